@@ -1,0 +1,1 @@
+"""bucketd: a database server that speaks MongoDB's wire protocol and keeps time-series collections in LMDB."""

@@ -1,0 +1,1 @@
+"""THE GROUND: no input or output."""

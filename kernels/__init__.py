@@ -1,0 +1,1 @@
+"""COLUMNS AND BYTES, FAST (Rust): the only face of the native module."""

@@ -1,0 +1,1 @@
+"""THE LANGUAGE OF THE WIRE."""

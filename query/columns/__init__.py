@@ -1,0 +1,1 @@
+"""The column engine: stages over typed arrays."""

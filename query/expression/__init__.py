@@ -1,0 +1,1 @@
+"""Aggregation expressions: parsed once into a tree, compiled to a closure."""

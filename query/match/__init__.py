@@ -1,0 +1,1 @@
+"""Filters: parsed once into a tree, compiled to a closure."""

@@ -1,0 +1,1 @@
+"""Plans: candidate index bounds, the nodes that run them, and their explanation."""

@@ -1,0 +1,77 @@
+"""What flows between the nodes of a plan: batches of documents.
+
+A batch carries its rows in whatever form they came in (raw BSON, decoded documents, or columns) and changes form only when
+somebody asks. Metadata of rows (`textScore`, `geoNearDistance`, `recordId`, `sortKey` …) rides beside them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from ...common.values import Document, decode, encode
+
+Metadata = dict[str, Any]
+
+
+class Batch(ABC):
+    """Some rows, in order."""
+
+    metadata: list[Metadata] | None = None
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def documents(self) -> list[Document]:
+        """The rows decoded. Owned by the batch: whoever changes a document copies it first."""
+
+    @abstractmethod
+    def raws(self) -> list[bytes]:
+        """The rows as raw BSON."""
+
+    @abstractmethod
+    def select(self, positions: Sequence[int]) -> "Batch":
+        """The rows at these positions, in this order."""
+
+    def slice(self, start: int, stop: int) -> "Batch":
+        """The rows from `start` up to and without `stop`."""
+        return self.select(range(start, min(stop, len(self))))
+
+
+class RowBatch(Batch):
+    """Rows held as raw BSON, as documents, or as both."""
+
+    def __init__(
+        self,
+        *,
+        raws: list[bytes] | None = None,
+        documents: list[Document] | None = None,
+        metadata: list[Metadata] | None = None,
+    ) -> None:
+        assert raws is not None or documents is not None
+        self._raws = raws
+        self._documents = documents
+        self.metadata = metadata
+
+    def __len__(self) -> int:
+        return len(self._raws) if self._raws is not None else len(self._documents or ())
+
+    def documents(self) -> list[Document]:
+        """See `Batch.documents`; decodes once."""
+        if self._documents is None:
+            self._documents = [decode(raw) for raw in self._raws or ()]
+        return self._documents
+
+    def raws(self) -> list[bytes]:
+        """See `Batch.raws`; encodes once."""
+        if self._raws is None:
+            self._raws = [encode(document) for document in self._documents or ()]
+        return self._raws
+
+    def select(self, positions: Sequence[int]) -> "RowBatch":
+        """See `Batch.select`; keeps every form that is there."""
+        return RowBatch(
+            raws=None if self._raws is None else [self._raws[i] for i in positions],
+            documents=None if self._documents is None else [self._documents[i] for i in positions],
+            metadata=None if self.metadata is None else [self.metadata[i] for i in positions],
+        )

@@ -1,0 +1,67 @@
+"""What every node of a plan is, and the run that carries it.
+
+A node is a generator of batches over its inputs. It may yield `None` at any time: a breathing point, at which the executor
+may let other clients run and renew the snapshot. Nodes therefore keep nothing of a snapshot across a yield: a scan
+remembers its last key and goes on from there (that is also how a cursor sleeps between two batches).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from ...common.values import Document
+from ...storage.engine import Snapshot
+from .batches import Batch
+
+
+@dataclass(slots=True)
+class Run:
+    """One execution of a plan: what its nodes need and may use up.
+
+    `snapshot` is set by the executor before each step, and only valid until the next yield. `variables` are the values of
+    `let` and of system variables (`NOW`, `CLUSTER_TIME`, `USER_ROLES`), without the `$$`.
+    """
+
+    snapshot: Snapshot
+    variables: dict[str, Any] = field(default_factory=dict)
+    allow_disk_use: bool = True
+    memory_bytes_max: int = 100 * 1024 * 1024
+    spill_folder: str | None = None
+    batch_rows: int = 512
+
+
+@dataclass(slots=True)
+class NodeStats:
+    """What a node did, for `executionStats`. Times are nanoseconds."""
+
+    advanced: int = 0
+    works: int = 0
+    keys_examined: int = 0
+    docs_examined: int = 0
+    time_ns: int = 0
+    eof: bool = False
+    seeks: int = 0
+    extra: Document = field(default_factory=dict)
+
+
+class PlanNode(ABC):
+    """A step of a plan: takes batches from its inputs and yields batches."""
+
+    stage: ClassVar[str]
+
+    def __init__(self, *inputs: "PlanNode") -> None:
+        self.inputs: tuple[PlanNode, ...] = inputs
+        self.stats = NodeStats()
+
+    @abstractmethod
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        """Yield the rows, batch after batch; `None` is a breathing point. Called once."""
+
+    def describe(self) -> Document:
+        """The fields of this node in `winningPlan`, `stage` and inputs apart (filter, keyPattern, indexBounds …)."""
+        return {}
+
+    def describe_stats(self) -> Document:
+        """The fields of this node in `executionStages` beyond the common ones."""
+        return {}

@@ -1,0 +1,1 @@
+"""Update documents: parsed once, applied to documents."""

@@ -1,0 +1,1 @@
+"""SOCKETS TO REQUESTS: accepts, frames, dispatches, answers, stops in good order."""

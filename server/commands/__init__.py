@@ -1,0 +1,1 @@
+"""REQUESTS TO WORK: a class a command, a file a family."""

@@ -1,0 +1,33 @@
+"""What every command is."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from ...common.values import Document
+from ..context import Context, Request
+
+
+class Command(ABC):
+    """One verb of the wire protocol.
+
+    A command keeps nothing between two requests: what lasts longer is reached through the context.
+    """
+
+    name: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()
+    summary: ClassVar[str]
+    writes: ClassVar[bool] = False
+    """Accepts a writeConcern."""
+    reads: ClassVar[bool] = False
+    """Accepts a readConcern beyond `local`."""
+    admin_only: ClassVar[bool] = False
+    needs_login: ClassVar[bool] = True
+    in_api_version_1: ClassVar[bool] = False
+
+    @abstractmethod
+    async def run(self, context: Context, request: Request) -> Document | bytes:
+        """Answer the request, or raise a MongoError.
+
+        The answer is the reply without `ok` (dispatch adds it), or a whole reply as raw BSON (`ok` included) where it was
+        assembled from raw documents (`protocol.replies`).
+        """

@@ -1,0 +1,83 @@
+"""What the rest of the server may ask of a store: ordered, transactional bytes.
+
+The contract is small enough for a distributed key-value store to stand behind it as well as LMDB. Keys are compared as
+unsigned bytes. A table is one of `TABLES`. Nothing here has heard of documents, namespaces or clients.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Final, TypeVar
+
+TABLES: Final = ("meta", "catalog", "records", "indexes")
+KEY_BYTES_MAX: Final = 511
+
+Result = TypeVar("Result")
+
+
+class Snapshot(ABC):
+    """The store as it stood at one moment. Used by one thread; not after its block was left."""
+
+    @abstractmethod
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """Value of the key, or None where there is none."""
+
+    @abstractmethod
+    def scan(self, table: str, low: bytes, high: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        """Pairs with `low <= key < high`; keys ascending, descending when `reverse`.
+
+        The iterator lives no longer than the snapshot, and in a transaction no longer than the next write to it.
+        """
+
+    @abstractmethod
+    def keys(self, table: str, low: bytes, high: bytes, *, reverse: bool = False) -> Iterator[bytes]:
+        """The same without the values."""
+
+
+class Transaction(Snapshot):
+    """Sees what it wrote; all of it becomes visible together, or none of it."""
+
+    @abstractmethod
+    def put(self, table: str, key: bytes, value: bytes) -> None:
+        """Set the key's value, replacing what was there."""
+
+    @abstractmethod
+    def insert(self, table: str, key: bytes, value: bytes) -> None:
+        """Set the value of a key that must be new.
+
+        Raises:
+            DuplicateKey: the key exists; the transaction goes on.
+        """
+
+    @abstractmethod
+    def delete(self, table: str, key: bytes) -> bool:
+        """Remove the key; True where it existed."""
+
+    @abstractmethod
+    def delete_range(self, table: str, low: bytes, high: bytes, limit: int) -> int:
+        """Remove up to `limit` keys of `low <= key < high`, lowest first; returns how many."""
+
+
+class Engine(ABC):
+    """Ordered bytes that survive a crash. Raises StorageError and nothing else."""
+
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """The store as of now; leaving the block lets go of it. Any thread."""
+
+    @abstractmethod
+    async def write(self, work: Callable[[Transaction], Result]) -> Result:
+        """Run `work` in a transaction on the writer's thread; on return its effect is durable.
+
+        `work` may run a second time after a conflict (or after the store grew), so it changes nothing but the
+        transaction. If it raises, nothing of it was written and the exception is raised here. Works queued at the same
+        time share one commit.
+        """
+
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """Bytes that the store takes on disk."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Finish what is queued, and let go of the folder."""

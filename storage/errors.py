@@ -1,0 +1,25 @@
+"""What a store may raise: these and nothing else leave this folder."""
+
+
+class StorageError(Exception):
+    """The store could not do what it was asked."""
+
+
+class DuplicateKey(StorageError):
+    """A key that must be new exists."""
+
+
+class StoreFull(StorageError):
+    """The disk, or the map of the store, has no room left; nothing of the transaction was kept."""
+
+
+class Corrupted(StorageError):
+    """What was read is not what was written."""
+
+
+class PathInUse(StorageError):
+    """Another process holds the same folder."""
+
+
+class FormatTooNew(StorageError):
+    """The folder was written by a newer version with another format."""

@@ -1,0 +1,1 @@
+"""MEASUREMENTS TO BUCKETS AND BACK: the writable view."""
