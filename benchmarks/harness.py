@@ -1,0 +1,119 @@
+"""A server process to measure, raw sockets to load it with, and the table of results."""
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import bson
+import psutil
+from pymongo import MongoClient
+
+OP_MSG = 2013
+
+
+@dataclass(slots=True)
+class Server:
+    """A running server: its port, its process, and how long it took to be ready (seconds)."""
+
+    port: int
+    process: psutil.Process
+    ready_seconds: float
+    dbpath: Path
+
+    def cpu_seconds(self) -> float:
+        """CPU time that the server has used."""
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
+    def resident_bytes(self) -> int:
+        """Memory that the server has resident."""
+        return int(self.process.memory_info().rss)
+
+    def client(self, **options: Any) -> MongoClient[dict[str, Any]]:
+        """A pymongo client of this server."""
+        return MongoClient("127.0.0.1", self.port, directConnection=True, **options)
+
+
+@contextmanager
+def running_server(*options: str) -> Iterator[Server]:
+    """A server on a free port with an empty folder, stopped at the end."""
+    with tempfile.TemporaryDirectory(prefix="bucketd-bench-") as folder:
+        command = [sys.executable, "-m", "bucketd.server", "--port", "0", "--dbpath", folder, *options]
+        started = time.perf_counter()
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert child.stdout is not None
+        port = None
+        for line in child.stdout:
+            if "Waiting for connections" in line:
+                port = int(json.loads(line)["attr"]["port"])
+                break
+        ready = time.perf_counter() - started
+        if port is None:
+            raise RuntimeError(f"the server did not start: exit code {child.wait()}")
+        try:
+            yield Server(port, psutil.Process(child.pid), ready, Path(folder))
+        finally:
+            child.terminate()
+            child.stdout.read()
+            child.wait(timeout=60)
+
+
+def insert_message(request_id: int, database: str, collection: str, raws: list[bytes]) -> bytes:
+    """An `insert` as OP_MSG with its documents in a sequence."""
+    body = bson.encode({"insert": collection, "ordered": False, "$db": database})
+    documents = b"".join(raws)
+    identifier = b"documents\0"
+    sequence = struct.pack("<i", 4 + len(identifier) + len(documents)) + identifier + documents
+    payload = b"\0\0\0\0" + b"\0" + body + b"\1" + sequence
+    return struct.pack("<iiii", 16 + len(payload), request_id, 0, OP_MSG) + payload
+
+
+class RawClient:
+    """A socket that sends ready messages and reads replies; nothing is decoded unless asked."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._reader = self._socket.makefile("rb")
+
+    def send(self, message: bytes) -> None:
+        """Send a whole message."""
+        self._socket.sendall(message)
+
+    def receive(self) -> dict[str, Any]:
+        """Read one reply and decode its body."""
+        (length,) = struct.unpack("<i", self._reader.read(4))
+        rest = self._reader.read(length - 4)
+        return bson.decode(rest[12 + 5 :])
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._reader.close()
+        self._socket.close()
+
+
+@dataclass(slots=True)
+class Table:
+    """Rows of results, printed as they come."""
+
+    rows: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def add(self, name: str, value: str, note: str = "") -> None:
+        """Record and print one figure."""
+        self.rows.append((name, value, note))
+        print(f"{name:<52} {value:>18}  {note}", flush=True)
+
+
+def disk_bytes(folder: Path) -> int:
+    """Bytes that the files of a folder really take."""
+    return sum(os.stat(path).st_blocks * 512 for path in folder.rglob("*") if path.is_file())

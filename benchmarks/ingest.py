@@ -1,0 +1,190 @@
+"""What it costs to take measurements in: with pymongo, pre-encoded from a raw socket, one by one, and by many writers."""
+
+import statistics
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import bson
+from bson import ObjectId
+
+from .harness import RawClient, Server, Table, disk_bytes, insert_message, running_server
+from .tsbs import METRICS, Scale, batches
+
+SERIES = {"timeField": "time", "metaField": "tags", "granularity": "seconds"}
+
+
+def create(server: Server, name: str) -> None:
+    """The time-series collection `bench.<name>`."""
+    with server.client() as client:
+        client["bench"].create_collection(name, timeseries=dict(SERIES))
+
+
+def pymongo_batches(table: Table, scale: Scale) -> None:
+    """`insert_many` of a thousand: CPU of server and client per measurement."""
+    prepared = list(batches(scale))
+    with running_server() as server:
+        create(server, "cpu")
+        with server.client() as client:
+            collection = client["bench"]["cpu"]
+            collection.insert_many(prepared[0], ordered=False)
+            server_before, client_before, started = server.cpu_seconds(), time.process_time(), time.perf_counter()
+            for batch in prepared[1:]:
+                collection.insert_many(batch, ordered=False)
+            seconds = time.perf_counter() - started
+            server_cpu = server.cpu_seconds() - server_before
+            client_cpu = time.process_time() - client_before
+            count = sum(len(batch) for batch in prepared[1:])
+            assert collection.count_documents({}) == scale.measurements
+    table.add("pymongo insert_many(1000), measurements/s", f"{count / seconds:,.0f}")
+    table.add("  client CPU per measurement", f"{client_cpu / count * 1e6:.2f} us")
+    table.add(
+        "  server CPU per measurement", f"{server_cpu / count * 1e6:.2f} us", f"{server_cpu / client_cpu:.2f} x client"
+    )
+
+
+def raw_load(table: Table, scale: Scale, connections: int = 1) -> None:
+    """Messages encoded beforehand and sent as fast as the server answers; bytes on disk at the end."""
+    messages = []
+    for number, batch in enumerate(batches(scale)):
+        raws = [bson.encode({"_id": ObjectId(), **document}) for document in batch]
+        messages.append(insert_message(number + 1, "bench", "cpu", raws))
+    with running_server() as server:
+        create(server, "cpu")
+        empty = disk_bytes(server.dbpath)
+        clients = [RawClient(server.port) for _ in range(connections)]
+        before, started = server.cpu_seconds(), time.perf_counter()
+        with ThreadPoolExecutor(connections) as pool:
+            taken = sum(pool.map(_send_all, clients, [messages[i::connections] for i in range(connections)]))
+        seconds, cpu = time.perf_counter() - started, server.cpu_seconds() - before
+        assert taken == scale.measurements
+        with server.client() as client:
+            stats = client["bench"].command("collStats", "cpu")
+            size = stats["size"]
+            assert client["bench"]["cpu"].count_documents({}) == scale.measurements
+        for raw_client in clients:
+            raw_client.close()
+        on_disk = disk_bytes(server.dbpath) - empty
+    values = scale.measurements * len(METRICS)
+    table.add(f"raw socket x{connections}, measurements/s", f"{scale.measurements / seconds:,.0f}", "wall clock")
+    table.add(
+        "  per second of server CPU",
+        f"{scale.measurements / cpu:,.0f}",
+        f"{cpu / scale.measurements * 1e6:.2f} us each",
+    )
+    table.add("  bucket documents, bytes per value", f"{size / values:.3f}", "with _id, before the pages of the store")
+    table.add("  files on disk, bytes per value", f"{on_disk / values:.3f}", "with _id, index and free pages")
+
+
+def _send_all(client: RawClient, messages: list[bytes], window: int = 4) -> int:
+    """Keep up to `window` messages under way; returns how many documents were taken."""
+    taken = 0
+    for position, message in enumerate(messages):
+        client.send(message)
+        if position >= window:
+            taken += client.receive()["n"]
+    for _ in range(min(window, len(messages))):
+        taken += client.receive()["n"]
+    return taken
+
+
+def single_inserts(table: Table, seconds: float = 3.0, writers: int = 16) -> None:
+    """Durable inserts of one measurement: latency of one client, and throughput of many beside it."""
+    with running_server() as server:
+        create(server, "cpu")
+        alone = _insert_for(server, 1, seconds)
+        table.add(
+            "single durable insert, one client, p50",
+            f"{statistics.median(alone) * 1e3:.2f} ms",
+            f"{len(alone) / seconds:,.0f}/s",
+        )
+        together = _insert_for(server, writers, seconds)
+        table.add(
+            f"single durable inserts, {writers} clients",
+            f"{len(together) / seconds:,.0f}/s",
+            f"{len(together) / len(alone):.1f} x one client",
+        )
+
+
+def _insert_for(server: Server, writers: int, seconds: float) -> list[float]:
+    """Latencies in seconds of all inserts that `writers` clients finish in the time."""
+    latencies: list[float] = []
+    lock = threading.Lock()
+    deadline = time.perf_counter() + seconds
+
+    def work(writer: int) -> None:
+        mine: list[float] = []
+        client = RawClient(server.port)
+        number = 0
+        while time.perf_counter() < deadline:
+            document: dict[str, Any] = {
+                "_id": ObjectId(),
+                "time": bson.DatetimeMS(1_451_606_400_000 + number),
+                "tags": {"hostname": f"host_{writer}"},
+                "usage_user": number,
+            }
+            number += 1
+            started = time.perf_counter()
+            client.send(insert_message(number, "bench", "cpu", [bson.encode(document)]))
+            reply = client.receive()
+            mine.append(time.perf_counter() - started)
+            assert reply["n"] == 1, reply
+        client.close()
+        with lock:
+            latencies.extend(mine)
+
+    threads = [threading.Thread(target=work, args=(writer,)) for writer in range(writers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return latencies
+
+
+def start_up(table: Table, rounds: int = 5) -> None:
+    """From exec to ready, and memory of an idle server."""
+    ready, resident = [], []
+    for _ in range(rounds):
+        with running_server() as server:
+            ready.append(server.ready_seconds)
+            with server.client() as client:
+                client.admin.command("ping")
+            resident.append(server.resident_bytes())
+    table.add("ready to serve after exec", f"{statistics.median(ready):.3f} s", f"median of {rounds}")
+    table.add("idle memory", f"{statistics.median(resident) / 1e6:.0f} MB", "resident")
+
+
+def cardinality(table: Table, counts: tuple[int, ...] = (1, 1_000, 100_000)) -> None:
+    """Cost of a measurement as the number of series grows, ten measurements of a series in a batch."""
+    first = None
+    for series in counts:
+        batch_series = min(series, 100)
+        rounds = max(1, 100_000 // (10 * batch_series))
+        with running_server() as server:
+            create(server, "cpu")
+            client = RawClient(server.port)
+            messages = []
+            for number in range(rounds):
+                raws = []
+                for host in range(batch_series):
+                    meta = {"hostname": f"host_{(number * batch_series + host) % series}"}
+                    for step in range(10):
+                        time_ms = 1_451_606_400_000 + (number * 10 + step) * 10
+                        raws.append(
+                            bson.encode(
+                                {"_id": ObjectId(), "time": bson.DatetimeMS(time_ms), "tags": meta, "value": step}
+                            )
+                        )
+                messages.append(insert_message(number + 1, "bench", "cpu", raws))
+            before = server.cpu_seconds()
+            taken = _send_all(client, messages)
+            cost = (server.cpu_seconds() - before) / taken
+            memory = server.resident_bytes()
+            client.close()
+        first = first or cost
+        table.add(
+            f"cardinality {series:,}: server CPU per measurement",
+            f"{cost * 1e6:.2f} us",
+            f"{cost / first:.2f} x, {memory / 1e6:.0f} MB",
+        )
