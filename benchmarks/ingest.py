@@ -1,4 +1,4 @@
-"""What it costs to take measurements in: with pymongo, pre-encoded from a raw socket, one by one, and by many writers."""
+"""What taking measurements in costs: by pymongo, pre-encoded from a raw socket, one by one, and by many writers."""
 
 import statistics
 import threading
