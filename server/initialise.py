@@ -1,9 +1,10 @@
 """The first start of a container: the root user and the initialisation scripts, before anybody can connect.
 
-`python -m bucketd.server.initialise --dbpath DIR --scripts DIR` starts a server on a free port of the loopback interface,
-creates the user named by MONGO_INITDB_ROOT_USERNAME and MONGO_INITDB_ROOT_PASSWORD, runs the scripts in order of their
-names (`*.sh` with sh, `*.py` with a pymongo database in `db`, `*.js` with mongosh) and stops the server again. It does
-what the entrypoint of MongoDB's official image does; a first start that failed half way is not taken for a finished one.
+`python -m bucketd.server.initialise --dbpath DIR --scripts DIR` starts a server on a free port of the loopback
+interface, creates the user named by MONGO_INITDB_ROOT_USERNAME and MONGO_INITDB_ROOT_PASSWORD, runs the scripts in
+order of their names (`*.sh` with sh, `*.py` with a pymongo database in `db`, `*.js` with mongosh) and stops again.
+It does what the entrypoint of MongoDB's official image does; a first start that failed half way is not taken for a
+finished one.
 """
 
 import json

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
+
 from support.server_process import free_port, wait_for_port
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +68,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bucketd"
 
 
-def start_container(installed: Path, dbpath: Path, scripts: Path, **environment: str) -> tuple[subprocess.Popen[bytes], int]:
+def start_container(
+    installed: Path, dbpath: Path, scripts: Path, **environment: str
+) -> tuple[subprocess.Popen[bytes], int]:
     """Run the entrypoint as the image would; returns the process and its port once it serves."""
     port = free_port()
     process = subprocess.Popen(

@@ -10,8 +10,9 @@ from pymongo import MongoClient
 from pymongo.database import Database
 from vega_datasets import local_data
 
-from support.server_process import ServerProcess
 from end_to_end.weather_loading import example_module
+from support.server_process import ServerProcess
+
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
@@ -19,7 +20,9 @@ def example() -> ModuleType:
 
 
 @pytest.fixture(scope="module", params=["as loaded", "after a restart"])
-def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, example: ModuleType) -> Iterator[Any]:
+def loaded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, example: ModuleType
+) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("weather")
     server = ServerProcess(folder)
     server.start()
@@ -42,7 +45,11 @@ def means_by_month(frame: pandas.DataFrame, field: str) -> dict[pandas.Timestamp
 
 @pytest.mark.parametrize(
     ("collection", "field", "source"),
-    [("temperatures", "temp", "sf_temps"), ("weather", "temp_max", "seattle_weather"), ("weather", "wind", "seattle_weather")],
+    [
+        ("temperatures", "temp", "sf_temps"),
+        ("weather", "temp_max", "seattle_weather"),
+        ("weather", "wind", "seattle_weather"),
+    ],
 )
 def test_monthly_means(loaded: Database[Any], example: ModuleType, collection: str, field: str, source: str) -> None:
     expected = means_by_month(getattr(local_data, source)(), field)

@@ -1,4 +1,4 @@
-"""kill -9 at random moments under load: every acknowledged write is there once, and every bucket agrees with its data."""
+"""kill -9 at random moments under load: what was acknowledged is there once, and buckets agree with their data."""
 
 import random
 import threading
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 from pymongo.errors import BulkWriteError, PyMongoError
+
 from support.server_process import ServerProcess
 
 KILLS = 20
@@ -19,7 +20,7 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 class Writer(threading.Thread):
-    """Inserts measurements and plain documents until its server dies; remembers what was acknowledged and what was tried."""
+    """Inserts measurements and plain documents until its server dies; remembers what was tried and acknowledged."""
 
     def __init__(self, uri: str, number: int, round_number: int) -> None:
         super().__init__()
@@ -89,9 +90,7 @@ def check(server: ServerProcess, acknowledged: set[str], tried: set[str]) -> Non
     """What must hold after every restart."""
     with MongoClient(server.uri) as client:
         database = client["crash"]
-        stored = Counter(
-            row["_id"] for name in ("measured", "plain") for row in database[name].find({}, {"_id": 1})
-        )
+        stored = Counter(row["_id"] for name in ("measured", "plain") for row in database[name].find({}, {"_id": 1}))
         assert [name for name, times in stored.items() if times > 1] == []
         assert acknowledged - stored.keys() == set()
         assert stored.keys() - tried == set()

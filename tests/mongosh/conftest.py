@@ -37,7 +37,11 @@ def mongosh_path() -> Path:
         pytest.skip(reason)
     if not SHELL.exists():
         subprocess.run(
-            ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=FOLDER, check=True, capture_output=True, timeout=600
+            ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
+            cwd=FOLDER,
+            check=True,
+            capture_output=True,
+            timeout=600,
         )
     return SHELL
 

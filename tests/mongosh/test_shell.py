@@ -9,8 +9,8 @@ from pymongo import MongoClient
 from vega_datasets import local_data
 
 from end_to_end.weather_loading import load_weather
-from support.server_process import ServerProcess
 from mongosh.conftest import Shell
+from support.server_process import ServerProcess
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -31,8 +31,9 @@ def test_looking_around(shell: Shell) -> None:
 
 def test_monthly_means_of_the_shell_equal_pandas(answer: Callable[[str], Any]) -> None:
     rows = answer(
-        "db.temperatures.aggregate([{$group: {_id: {$dateTrunc: {date: '$date', unit: 'month'}}, mean: {$avg: '$temp'}}},"
-        " {$sort: {_id: 1}}]).toArray()"
+        "db.temperatures.aggregate(["
+        "{$group: {_id: {$dateTrunc: {date: '$date', unit: 'month'}}, mean: {$avg: '$temp'}}}, {$sort: {_id: 1}}"
+        "]).toArray()"
     )
     frame = local_data.sf_temps()
     expected = frame.groupby(frame["date"].dt.to_period("M"))["temp"].mean()
@@ -55,7 +56,9 @@ def test_extremes_and_the_latest(answer: Callable[[str], Any]) -> None:
 
 def test_find_with_a_cursor_that_goes_on(answer: Callable[[str], Any]) -> None:
     assert answer("db.temperatures.find().batchSize(100).toArray().length") == len(local_data.sf_temps())
-    assert answer("db.temperatures.countDocuments({temp: {$gt: 60}})") == int((local_data.sf_temps()["temp"] > 60).sum())
+    assert answer("db.temperatures.countDocuments({temp: {$gt: 60}})") == int(
+        (local_data.sf_temps()["temp"] > 60).sum()
+    )
 
 
 def test_creating_inserting_and_indexes(shell: Shell, answer: Callable[[str], Any]) -> None:
