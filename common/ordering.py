@@ -1,8 +1,8 @@
 """How BSON values compare: one total order, one equality, and keys that carry both.
 
-Two values are equal exactly when their `order_key`s are equal, and sort as their keys do; a key is hashable, so that sorting,
-grouping and sets all mean the same by "equal". A key is a tuple that begins with the value's type class; types without
-content (null, MinKey, NaN among the numbers) are the class alone, which sorts before every longer key of the class.
+Two values are equal exactly when their `order_key`s are equal, and sort as their keys do; a key is hashable, so that
+sorting, grouping and sets all mean the same by "equal". A key is a tuple that begins with the value's type class; types
+without content (null, MinKey, NaN among the numbers) are the class alone, which sorts before the longer keys of the class.
 """
 
 import re

@@ -46,8 +46,8 @@ def as_object(value: Any) -> Document | None:
 def path_values(document: Any, parts: Sequence[str], *, expand: bool = True) -> Iterator[Any]:
     """What a predicate on the path is tried on.
 
-    Arrays on the way are entered, by position and through each of their objects. MISSING stands for a way that ends early
-    outside of an array. An array at the end gives its elements and then itself; with `expand=False` only itself.
+    Arrays on the way are entered, by position and through each of their objects. MISSING stands for a way that ends
+    early outside of an array. An array at the end gives its elements and then itself; with `expand=False` only itself.
     """
     return _walk(document, parts, 0, expand)
 
@@ -80,14 +80,12 @@ def _walk_array(array: list[Any], parts: Sequence[str], at: int, expand: bool) -
             yield from _walk(entered, parts, at, expand)
     if is_index(parts[at]) and (index := int(parts[at])) < len(array):
         element = array[index]
-        if at + 1 == len(parts):
-            yield from _walk(element, parts, at + 1, expand)
-        elif type(element) is list or as_object(element) is not None:
+        if at + 1 == len(parts) or type(element) is list or as_object(element) is not None:
             yield from _walk(element, parts, at + 1, expand)
 
 
 def expression_path(document: Any, parts: Sequence[str]) -> Any:
-    """The value of a field path in an expression: arrays on the way are mapped over their objects, without what is missing."""
+    """The value of a field path in an expression: arrays on the way are mapped over their objects."""
     return _expression_from(document, parts, 0)
 
 
