@@ -28,6 +28,6 @@ class Command(ABC):
     async def run(self, context: Context, request: Request) -> Document | bytes:
         """Answer the request, or raise a MongoError.
 
-        The answer is the reply without `ok` (dispatch adds it), or a whole reply as raw BSON (`ok` included) where it was
-        assembled from raw documents (`protocol.replies`).
+        The answer is the reply without `ok` (dispatch adds it), or a whole reply as raw BSON (`ok` included) where it
+        was assembled from raw documents (`protocol.replies`).
         """

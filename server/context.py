@@ -1,0 +1,129 @@
+"""What a command may reach: the services of the server, the client that asks, and the request with its operation."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..common.clock import Clock
+from ..common.config import Config
+from ..common.values import Document, decode
+from ..protocol.documents import array_documents, split_documents
+from .counters import Counters
+from .cursors import CursorRegistry
+from .generic_arguments import GenericArguments
+from .operations import Operation, OperationRegistry
+from .parameters import Parameters
+from .sessions import SessionRegistry
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+SectionProvider = Callable[[], Document]
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """The long-lived objects, opened by `services.open_services` and closed in reverse."""
+
+    config: Config
+    clock: Clock
+    logger: "FilteringBoundLogger"
+    parameters: Parameters
+    counters: Counters
+    operations: OperationRegistry
+    sessions: SessionRegistry
+    cursors: CursorRegistry
+    engine: Any = None
+    catalog: Any = None
+    buckets: Any = None
+    commands: Mapping[str, Any] = field(default_factory=dict)
+    """The command table, by every name (set by whoever starts the server; `commands.table.COMMANDS`)."""
+    status_sections: dict[str, SectionProvider] = field(default_factory=dict)
+    """Sections of serverStatus that others contribute, by name: `services.status_sections["bucketCatalog"] = …`."""
+    metric_sections: dict[str, SectionProvider] = field(default_factory=dict)
+    """The same for sub-documents of serverStatus' `metrics`, e.g. `ttl`."""
+    request_shutdown: Callable[[], None] = lambda: None
+    """Ask the listener to stop in good order."""
+    clients: "dict[int, Client]" = field(default_factory=dict)
+    """Connected clients by connection id."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Objects of parts that only some commands know (locks of fsync, profile levels …), by name."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Client:
+    """One connection, as far as commands may know it."""
+
+    id: int
+    peer: str
+    """`address:port` of the client, as whatsmyuri tells it."""
+    local: str
+    connected_ms: int
+    metadata: Document | None = None
+    app_name: str = ""
+    compressors: tuple[str, ...] = ()
+    """What both sides speak, in the client's order."""
+    said_hello: bool = False
+    user: tuple[str, str] | None = None
+    """Name and database of the user who logged in."""
+    abort: Callable[[], None] = lambda: None
+    """Cut the connection."""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Context:
+    """What a command may reach. Take what you need out of it before you call on."""
+
+    services: Services
+    client: Client
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Request:
+    """One command as it came in; `generic` holds the arguments that every command accepts, already checked."""
+
+    name: str
+    """As the client spelled it, which may be an alias."""
+    database: str
+    body: Document
+    """The decoded body section. Documents of document sequences are not in it: see `raw_documents`."""
+    raw: bytes
+    """The body section as raw BSON."""
+    operation: Operation
+    generic: GenericArguments
+    sequences: Mapping[str, bytes] = field(default_factory=dict)
+    """Document sequences by identifier: raw documents one after another."""
+    acknowledged: bool = True
+    """False where the client wants no reply (moreToCome)."""
+    exhaust_allowed: bool = False
+
+    @property
+    def value(self) -> Any:
+        """The value of the command's own field: `"readings"` of `{find: "readings"}`."""
+        return self.body[self.name]
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there, in the body or as a document sequence."""
+        return name in self.body or name in self.sequences
+
+    def raw_sequence(self, name: str) -> bytes | None:
+        """The documents of the field one after another in one buffer, where they came as a document sequence."""
+        return self.sequences.get(name)
+
+    def raw_documents(self, name: str) -> list[bytes]:
+        """Each document of the field as raw BSON, however it was sent; empty where the field is absent.
+
+        Raises:
+            TypeMismatch: the field is no array of documents.
+        """
+        sequence = self.sequences.get(name)
+        if sequence is not None:
+            return split_documents(sequence)
+        if self.body.get(name) is None:
+            return []
+        return array_documents(self.raw, name, f"{self.name}.{name}")
+
+    def documents(self, name: str) -> list[Document]:
+        """The same, decoded."""
+        return [decode(raw) for raw in self.raw_documents(name)]
