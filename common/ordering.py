@@ -2,7 +2,7 @@
 
 Two values are equal exactly when their `order_key`s are equal, and sort as their keys do; a key is hashable, so that
 sorting, grouping and sets all mean the same by "equal". A key is a tuple that begins with the value's type class; types
-without content (null, MinKey, NaN among the numbers) are the class alone, which sorts before the longer keys of the class.
+without content (null, MinKey, NaN among the numbers) are the class alone, which sorts before longer keys of the class.
 """
 
 import re

@@ -1,0 +1,186 @@
+"""What every part of a predicate is: a node that compiles to a function and prints itself.
+
+Parsing (parse.py and the families) makes the tree and finds every fault of the request; compiling makes closures that
+run once per document. A node also tells how it judges one value by itself, which is how `$elemMatch`, `$pull` and
+array filters look at elements.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ...common.ordering import Collator
+from ...common.paths import Path, as_object, path_values, split_path
+from ...common.values import MISSING, Document
+
+Predicate = Callable[[Document], bool]
+ValueTest = Callable[[Any], bool]
+Variables = Mapping[str, Any]
+
+NO_VARIABLES: Final[Variables] = {}
+
+
+class MatchNode(ABC):
+    """A part of a predicate."""
+
+    @abstractmethod
+    def compile(self, variables: Variables | None = None) -> Predicate:
+        """A function that tells whether a document matches."""
+
+    @abstractmethod
+    def serialize(self) -> Document:
+        """The node as a query, in the normal form that explain shows."""
+
+    @abstractmethod
+    def fields(self) -> frozenset[str] | None:
+        """The paths that decide; None when that cannot be told."""
+
+    def value_test(self, variables: Variables | None = None) -> ValueTest:
+        """A function that judges one value by itself; here: the value as a document."""
+        matches = self.compile(variables)
+
+        def test(value: Any) -> bool:
+            document = as_object(value)
+            return document is not None and matches(document)
+
+        return test
+
+    def simplified(self) -> "MatchNode":
+        """The node in its simplest form with the same meaning."""
+        return self
+
+    def children(self) -> Sequence["MatchNode"]:
+        """The nodes directly below."""
+        return ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.serialize()!r})"
+
+
+class AlwaysTrue(MatchNode):
+    """Matches everything: the empty query."""
+
+    def compile(self, variables: Variables | None = None) -> Predicate:
+        """See `MatchNode.compile`."""
+        return lambda _: True
+
+    def value_test(self, variables: Variables | None = None) -> ValueTest:
+        """See `MatchNode.value_test`."""
+        return lambda _: True
+
+    def serialize(self) -> Document:
+        """See `MatchNode.serialize`."""
+        return {}
+
+    def fields(self) -> frozenset[str]:
+        """See `MatchNode.fields`."""
+        return frozenset()
+
+
+class AlwaysFalse(MatchNode):
+    """Matches nothing."""
+
+    def compile(self, variables: Variables | None = None) -> Predicate:
+        """See `MatchNode.compile`."""
+        return lambda _: False
+
+    def value_test(self, variables: Variables | None = None) -> ValueTest:
+        """See `MatchNode.value_test`."""
+        return lambda _: False
+
+    def serialize(self) -> Document:
+        """See `MatchNode.serialize`."""
+        return {"$alwaysFalse": 1}
+
+    def fields(self) -> frozenset[str]:
+        """See `MatchNode.fields`."""
+        return frozenset()
+
+
+class PathNode(MatchNode):
+    """A condition on the values that a path leads to.
+
+    `expand` says whether an array at the end of the path is tried by its elements too.
+    """
+
+    expand: bool = True
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.parts: Path = split_path(path)
+
+    def compile(self, variables: Variables | None = None) -> Predicate:
+        """See `MatchNode.compile`."""
+        return on_path(self.parts, self.value_test(variables), expand=self.expand)
+
+    @abstractmethod
+    def value_test(self, variables: Variables | None = None) -> ValueTest:
+        """See `MatchNode.value_test`."""
+
+    @abstractmethod
+    def condition(self) -> Document:
+        """The operator and its operand, without the path."""
+
+    def serialize(self) -> Document:
+        """See `MatchNode.serialize`."""
+        return {self.path: self.condition()}
+
+    def fields(self) -> frozenset[str]:
+        """See `MatchNode.fields`."""
+        return frozenset((self.path,))
+
+
+def on_path(parts: Sequence[str], test: ValueTest, *, expand: bool = True) -> Predicate:
+    """A predicate on documents: whether the test holds for any value that the path leads to."""
+    if len(parts) == 1:
+        return _on_field(parts[0], test, expand)
+    path = tuple(parts)
+    first, rest = path[0], path[1:]
+    last = len(rest) - 1
+
+    def matches(document: Document) -> bool:
+        value = document.get(first, MISSING)
+        for at, part in enumerate(rest):
+            if type(value) is not dict:
+                return any(test(found) for found in path_values(value, rest[at:], expand=expand))
+            value = value.get(part, MISSING)
+            if value is MISSING:
+                return test(MISSING)
+            if at == last and expand and type(value) is list:
+                return any(map(test, value)) or test(value)
+        return test(value)
+
+    return matches
+
+
+def _on_field(name: str, test: ValueTest, expand: bool) -> Predicate:
+    if not expand:
+        return lambda document: test(document.get(name, MISSING))
+
+    def matches(document: Document) -> bool:
+        value = document.get(name, MISSING)
+        if type(value) is list:
+            return any(map(test, value)) or test(value)
+        return test(value)
+
+    return matches
+
+
+class MatchContext(ABC):
+    """What a family of operators needs to know and may ask for while it parses."""
+
+    def __init__(self, collator: Collator | None, defined_variables: frozenset[str]) -> None:
+        self.collator = collator
+        self.defined_variables = defined_variables
+
+    @abstractmethod
+    def filter(self, document: Document, *, nested: bool = True) -> MatchNode:
+        """Parses a whole query; `nested` refuses what is allowed at the top alone."""
+
+    @abstractmethod
+    def operators(self, path: str, document: Document) -> list[MatchNode]:
+        """Parses `{$op: operand, …}` on a path."""
+
+
+OperatorParser = Callable[[str, Any, Document, MatchContext], MatchNode | None]
+"""Parses one operator: the path, the operand, the whole document of operators around it. None: nothing to match."""

@@ -1,0 +1,147 @@
+"""From a query document to a tree of nodes, with MongoDB's errors for what is none."""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from bson import Regex
+
+from ...common.errors import BadValue, FailedToParse
+from ...common.ordering import Collator
+from ...common.values import Document
+from . import bits, comparison, elements, patterns
+from .base import AlwaysFalse, AlwaysTrue, MatchContext, MatchNode, OperatorParser
+from .comparison import parse_equality
+from .elements import is_operator_document
+from .evaluation import parse_expr, parse_sample_rate, parse_where
+from .logical import And, parse_and, parse_nor, parse_or
+from .schema import parse_json_schema
+
+PATH_OPERATORS: Final[dict[str, OperatorParser]] = {
+    **comparison.OPERATORS,
+    **elements.OPERATORS,
+    **patterns.OPERATORS,
+    **bits.OPERATORS,
+}
+"""What may stand below a path."""
+
+
+def _parse_comment(_operand: Any, _: MatchContext) -> MatchNode:
+    return AlwaysTrue()
+
+
+def _parse_constant(operator: str, node: type[MatchNode]) -> Callable[[Any, MatchContext], MatchNode]:
+    def parse(operand: Any, _: MatchContext) -> MatchNode:
+        if not isinstance(operand, (int, float)) or isinstance(operand, bool) or operand != 1:
+            raise FailedToParse(f"{operator} must be an integer value of 1")
+        return node()
+
+    return parse
+
+
+TOP_OPERATORS: Final[dict[str, Callable[[Any, MatchContext], MatchNode]]] = {
+    "$and": parse_and,
+    "$or": parse_or,
+    "$nor": parse_nor,
+    "$expr": parse_expr,
+    "$jsonSchema": parse_json_schema,
+    "$comment": _parse_comment,
+    "$sampleRate": parse_sample_rate,
+    "$where": parse_where,
+    "$alwaysTrue": _parse_constant("$alwaysTrue", AlwaysTrue),
+    "$alwaysFalse": _parse_constant("$alwaysFalse", AlwaysFalse),
+}
+"""What may stand where a path may."""
+
+_TOP_ONLY: Final = {
+    "$expr": "$expr can only be applied to the top-level document",
+    "$where": "$where can only be applied to the top-level document",
+    "$text": "$text can only be applied to the top-level document",
+}
+_DEPTH_MAX: Final = 100
+
+
+class _Parser(MatchContext):
+    def __init__(self, collator: Collator | None, defined_variables: frozenset[str]) -> None:
+        super().__init__(collator, defined_variables)
+        self._depth = 0
+        self._in_elements = 0
+
+    def filter(self, document: Document, *, nested: bool = True) -> MatchNode:
+        """See `MatchContext.filter`."""
+        self._depth += 1
+        if self._depth > _DEPTH_MAX:
+            raise BadValue(f"exceeded maximum query tree depth of {_DEPTH_MAX}")
+        children: list[MatchNode] = []
+        for name, value in document.items():
+            if name.startswith("$") and name not in ("$ref", "$id", "$db"):
+                children.append(self._top(name, value))
+            else:
+                children.extend(self._field(name, value))
+        self._depth -= 1
+        return children[0] if len(children) == 1 else And(children) if children else AlwaysTrue()
+
+    def _top(self, name: str, value: Any) -> MatchNode:
+        parse = TOP_OPERATORS.get(name)
+        if parse is None:
+            raise BadValue(
+                f"unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, "
+                "consider using $getField or $setField."
+            )
+        if self._in_elements and name in _TOP_ONLY:
+            raise BadValue(_TOP_ONLY[name])
+        return parse(value, self)
+
+    def _field(self, path: str, value: Any) -> list[MatchNode]:
+        if is_operator_document(value):
+            return self.operators(path, value)
+        return [parse_equality(path, value, self)]
+
+    def operators(self, path: str, document: Document) -> list[MatchNode]:
+        """See `MatchContext.operators`."""
+        children: list[MatchNode] = []
+        self._depth += 1
+        if self._depth > _DEPTH_MAX:
+            raise BadValue(f"exceeded maximum query tree depth of {_DEPTH_MAX}")
+        for name, operand in document.items():
+            if name == "$comment":
+                continue
+            parse = PATH_OPERATORS.get(name)
+            if parse is None:
+                raise BadValue(f"unknown operator: {name}")
+            inner = name == "$elemMatch"
+            self._in_elements += inner
+            node = parse(path, operand, document, self)
+            self._in_elements -= inner
+            if node is not None:
+                children.append(node)
+        self._depth -= 1
+        return children
+
+
+def parse_filter(
+    filter: Document,
+    *,
+    collator: Collator | None = None,
+    defined_variables: frozenset[str] = frozenset(),
+) -> MatchNode:
+    """The tree of a query, in its simplest form.
+
+    `defined_variables` are the names that `$expr` may use after `$$`; their values are given when the tree compiles.
+    """
+    return _Parser(collator, defined_variables).filter(filter, nested=False).simplified()
+
+
+def parse_condition(
+    condition: Any,
+    *,
+    collator: Collator | None = None,
+    defined_variables: frozenset[str] = frozenset(),
+) -> MatchNode:
+    """The tree of a condition on single values, as in `$pull`: operators, a regular expression, a value to equal."""
+    parser = _Parser(collator, defined_variables)
+    if is_operator_document(condition):
+        return And(parser.operators("", condition)).simplified()
+    if isinstance(condition, (Regex, re.Pattern)):
+        return parse_equality("", condition, parser)
+    return parse_equality("", condition, parser)
