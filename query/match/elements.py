@@ -17,6 +17,7 @@ from .logical import And, Not
 
 _NUMBER_TYPES: Final = frozenset((BsonType.DOUBLE, BsonType.INT32, BsonType.INT64, BsonType.DECIMAL128))
 _TYPES_BY_ALIAS: Final = {alias: kind for kind, alias in TYPE_ALIASES.items()}
+_CODES: Final = frozenset(int(kind) for kind in BsonType)
 _PATHLESS_IN_ELEMENTS: Final = frozenset(("$and", "$or", "$nor", "$where"))
 
 
@@ -227,7 +228,7 @@ def parse_types(operand: Any, *, name: str = "$type") -> tuple[frozenset[BsonTyp
 
 def _type_by_code(item: Any) -> BsonType:
     code = whole_number(item)
-    if code is None or code not in iter(BsonType):
+    if code is None or code not in _CODES:
         raise BadValue(f"Invalid numerical type code: {value_text(item)}")
     return BsonType(code)
 
