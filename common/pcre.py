@@ -61,6 +61,10 @@ _POSIX: Final = {
     "word": "A-Za-z0-9_",
     "ascii": r"\x00-\x7f",
 }
+_UNDOTTED: Final = {"i": "(?-i:[iI])", "I": "(?-i:[iI])", "ı": "(?-i:ı)", "İ": "(?-i:İ)"}
+_GROUP_HEADER: Final = regex.compile(
+    r"\(\?(?:P?<[A-Za-z_]\w*>|'\w+'|P[=>]\w+\)|<[=!]|[=!:>|]|&\w+\)|\(\w+\)|[a-zA-Z^-]*[:)]|R\)|[+-]?\d+\))"
+)
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
 _OCTAL: Final = frozenset("01234567")
 
@@ -138,7 +142,9 @@ def _compiled(pattern: str, options: str) -> "regex.Pattern[str]":
     for letter in options:
         flags |= _FLAGS.get(letter, 0)
     try:
-        return regex.compile(_Translator(pattern, "x" in options).translated(), flags)
+        return regex.compile(
+            _Translator(pattern, verbose="x" in options, ignore_case="i" in options).translated(), flags
+        )
     except (regex.error, RecursionError, OverflowError, ValueError, KeyError, IndexError) as error:
         raise PatternError(str(error)) from error
 
@@ -146,11 +152,13 @@ def _compiled(pattern: str, options: str) -> "regex.Pattern[str]":
 class _Translator:
     """One walk over a pattern of PCRE that writes it in the dialect of the package."""
 
-    def __init__(self, pattern: str, verbose: bool) -> None:
+    def __init__(self, pattern: str, *, verbose: bool, ignore_case: bool) -> None:
         self._pattern = pattern
         self._verbose = verbose
         self._at = 0
         self._ucp = False
+        # The package takes all of i, I, ı and İ for one letter when it ignores case.
+        self._undotted = _UNDOTTED if ignore_case and "(?" not in pattern else {}
         self._out: list[str] = []
 
     def translated(self) -> str:
@@ -164,11 +172,14 @@ class _Translator:
                 self._class()
             elif char == "(" and pattern.startswith("(?#", self._at):
                 self._at = self._comment_end()
+            elif char == "(" and (header := _GROUP_HEADER.match(pattern, self._at)):
+                self._out.append(header[0])
+                self._at = header.end()
             elif char == "#" and self._verbose:
                 end = pattern.find("\n", self._at)
                 self._at = len(pattern) if end < 0 else end + 1
             else:
-                self._out.append(char)
+                self._out.append(self._undotted.get(char, char))
                 self._at += 1
         # Case folding of whole strings (ß = ss) is not PCRE's.
         return "(?-f)" + "".join(self._out)

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from bson import Binary, Decimal128
+from bson import Binary
 
 from ...common.display import element_text
 from ...common.errors import BadValue, FailedToParse
@@ -53,11 +53,11 @@ class BitTest(PathNode):
 def _bits_of(value: Any) -> int | None:
     if is_number(value):
         number = whole_number(value)
-        # A double of 2^63 is no int64; MongoDB leaves Decimal128 out of the numbers whose bits count.
-        if number is None or isinstance(value, Decimal128) or not INT64_MIN <= number <= INT64_MAX:
-            return None
-        return number
+        return number if number is not None and INT64_MIN <= number <= INT64_MAX else None
     if isinstance(value, bytes):
+        if isinstance(value, Binary) and value.subtype == 2:
+            # Its stored payload begins with its length.
+            value = len(value).to_bytes(4, "little") + value
         return int.from_bytes(value, "little")
     return None
 

@@ -8,7 +8,7 @@ from bson import DBRef, Decimal128, Regex
 
 from ...common.display import element_text, value_text
 from ...common.errors import BadValue, FailedToParse, TypeMismatch
-from ...common.numbers import INT64_MAX, INT64_MIN, is_number, truncated, whole_number
+from ...common.numbers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, is_number, truncated, whole_number
 from ...common.paths import as_object
 from ...common.values import MISSING, TYPE_ALIASES, BsonType, Document, type_of
 from .base import AlwaysFalse, MatchContext, MatchNode, OperatorParser, PathNode, ValueTest, Variables
@@ -244,8 +244,8 @@ def non_negative(operator: str, operand: Any) -> int:
     if not is_number(operand):
         raise BadValue(f"Failed to parse {operator}. Expected a number in: {shown}")
     number = whole_number(operand)
-    if number is None or not INT64_MIN <= number <= INT64_MAX:
-        reason = "Expected an integer" if number is None else "Cannot represent as a 64-bit integer"
+    if number is None or not INT32_MIN <= number <= INT32_MAX:
+        reason = "Expected an integer" if number is None else "Cannot represent as a 32-bit integer"
         raise BadValue(f"Failed to parse {operator}. {reason}: {shown}")
     if number < 0:
         raise BadValue(f"Failed to parse {operator}. Expected a non-negative number in: {shown}")

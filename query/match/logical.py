@@ -42,11 +42,11 @@ class And(_Group):
 
     def compile(self, variables: Variables | None = None) -> Predicate:
         """See `MatchNode.compile`."""
-        return _all_of([child.compile(variables) for child in self._children])
+        return all_of([child.compile(variables) for child in self._children])
 
     def value_test(self, variables: Variables | None = None) -> ValueTest:
         """See `MatchNode.value_test`."""
-        return _all_of([child.value_test(variables) for child in self._children])
+        return all_of([child.value_test(variables) for child in self._children])
 
     def simplified(self) -> MatchNode:
         """See `MatchNode.simplified`."""
@@ -162,7 +162,8 @@ class Not(MatchNode):
         return Not(simple)
 
 
-def _all_of(tests: list[ValueTest]) -> ValueTest:
+def all_of(tests: list[ValueTest]) -> ValueTest:
+    """One test that holds when all of them do."""
     if not tests:
         return lambda _: True
     if len(tests) == 1:

@@ -84,7 +84,7 @@ def parse_regex_document(path: str, document: Document) -> RegexMatch:
     pattern, letters = "", ""
     for name, value in document.items():
         if name == "$regex":
-            if isinstance(value, str):
+            if type(value) is str:
                 pattern = value
             elif isinstance(value, (Regex, re.Pattern)):
                 own = regex_options(value)
@@ -96,7 +96,7 @@ def parse_regex_document(path: str, document: Document) -> RegexMatch:
             else:
                 raise BadValue("$regex has to be a string")
         elif name == "$options":
-            if not isinstance(value, str):
+            if type(value) is not str:
                 raise BadValue("$options has to be a string")
             if letters:
                 raise Location(51075, "options set in both $regex and $options")
