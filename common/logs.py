@@ -57,6 +57,7 @@ class Shape:
         self._memory = memory
 
     def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> str:
+        """Render, and keep, one event."""
         moment = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
         severity = _SEVERITIES.get(method, "I")
         line: dict[str, Any] = {

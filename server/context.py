@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.clock import Clock
 from ..common.config import Config
+from ..common.logs import LogMemory
 from ..common.values import Document, decode
 from ..protocol.documents import array_documents, split_documents
 from .counters import Counters
@@ -14,6 +15,7 @@ from .generic_arguments import GenericArguments
 from .operations import Operation, OperationRegistry
 from .parameters import Parameters
 from .sessions import SessionRegistry
+from .topology import Topology
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -33,6 +35,8 @@ class Services:
     operations: OperationRegistry
     sessions: SessionRegistry
     cursors: CursorRegistry
+    topology: Topology
+    log_memory: LogMemory
     engine: Any = None
     catalog: Any = None
     buckets: Any = None
@@ -44,8 +48,13 @@ class Services:
     """The same for sub-documents of serverStatus' `metrics`, e.g. `ttl`."""
     request_shutdown: Callable[[], None] = lambda: None
     """Ask the listener to stop in good order."""
+    users: Any = None
+    authorize: "Callable[[Services, Client, str, bool, Request], None] | None" = None
+    """`authorization.check`, where clients must log in."""
     clients: "dict[int, Client]" = field(default_factory=dict)
     """Connected clients by connection id."""
+    slow_ms: int = 100
+    """What takes longer is logged; `profile` changes it."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Objects of parts that only some commands know (locks of fsync, profile levels …), by name."""
 
@@ -66,6 +75,8 @@ class Client:
     said_hello: bool = False
     user: tuple[str, str] | None = None
     """Name and database of the user who logged in."""
+    operation: Operation | None = None
+    """What it waits for at the moment."""
     abort: Callable[[], None] = lambda: None
     """Cut the connection."""
     extra: dict[str, Any] = field(default_factory=dict)
@@ -97,6 +108,9 @@ class Request:
     acknowledged: bool = True
     """False where the client wants no reply (moreToCome)."""
     exhaust_allowed: bool = False
+    """The client takes several replies: a command that has more may set `more_to_come`."""
+    more_to_come: bool = False
+    """Set by the command while it runs: send this reply, and run the same request once more."""
 
     @property
     def value(self) -> Any:

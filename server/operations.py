@@ -33,6 +33,8 @@ class Operation:
         "plan_summary",
         "started",
         "started_ms",
+        "waited",
+        "writes",
         "yields",
     )
 
@@ -55,6 +57,9 @@ class Operation:
         self.plan_summary: str | None = None
         self.cursor_id: int | None = None
         self.yields = 0
+        self.waited = False
+        """It waited for something to happen, so the time it took says nothing."""
+        self.writes = False
 
     def check(self) -> None:
         """Raise what ends the operation, if anything does."""
@@ -89,6 +94,7 @@ class Operation:
         if self.deadline is not None:
             left = self.deadline - self._clock.monotonic()
             seconds = left if seconds is None else min(left, seconds)
+        self.waited = True
         self._woken = asyncio.get_running_loop().create_future()
         try:
             await asyncio.wait({moment, self._woken}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

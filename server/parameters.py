@@ -161,6 +161,10 @@ class Parameters:
             return self._component_verbosity()
         return self._values[name]
 
+    def get(self, name: str) -> Any:
+        """The same; a parameter is there or the name is a mistake."""
+        return self[name]
+
     def __iter__(self) -> Iterator[str]:
         return iter(PARAMETERS)
 

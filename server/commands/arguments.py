@@ -2,15 +2,18 @@
 
 import math
 from collections.abc import Collection
-from typing import Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from bson import Binary, Decimal128
 
-from ...catalog.namespaces import Namespace
 from ...common.errors import BadValue, IDLFailedToParse, IDLUnknownField, InvalidNamespace, TypeMismatch
 from ...common.values import Document, type_name
 from ..context import Request
 from ..generic_arguments import GENERIC_FIELDS
+from ..operations import Operation
+
+if TYPE_CHECKING:
+    from ...catalog.namespaces import Namespace
 
 Default = TypeVar("Default")
 
@@ -49,12 +52,14 @@ class Fields:
             self.command = command or request.name
             self._own: str | None = request.name
             self.database = request.database
+            self._operation: Operation | None = request.operation
         else:
             self._document = request
             self._sequences = ()
             self.command = command or ""
             self._own = None
             self.database = ""
+            self._operation = None
         self._generic = self._own is not None if generic is None else generic
         self._taken: set[str] = set()
         if known is not None:
@@ -77,7 +82,7 @@ class Fields:
             return default
         return self._document[name]
 
-    def take_namespace(self, name: str | None = None) -> Namespace:
+    def take_namespace(self, name: str | None = None) -> "Namespace":
         """The namespace of the command: its database and the collection named by `name`, the command's own field."""
         field = name or self._own or self.command
         value = self.take_any(field)
@@ -85,7 +90,10 @@ class Fields:
             raise InvalidNamespace("collection UUIDs are not accepted in place of a name here")
         if not isinstance(value, str):
             raise InvalidNamespace(f"collection name has invalid type {type_name(value)}")
-        return collection_namespace(self.database, value)
+        namespace = collection_namespace(self.database, value)
+        if self._operation is not None:
+            self._operation.namespace = str(namespace)
+        return namespace
 
     @overload
     def take_bool(self, name: str, *, exact: bool = False) -> bool: ...
@@ -237,7 +245,7 @@ def whole_number(value: int | float | Decimal128) -> int:
     return max(_INT64_MIN, min(_INT64_MAX, int(value)))
 
 
-def collection_namespace(database: str, collection: str) -> Namespace:
+def collection_namespace(database: str, collection: str) -> "Namespace":
     """The namespace of a collection that a command names.
 
     Raises:
@@ -245,6 +253,8 @@ def collection_namespace(database: str, collection: str) -> Namespace:
     """
     if collection == "" or collection.startswith(".") or "\0" in collection:
         raise InvalidNamespace(f"Invalid namespace specified '{database}.{collection}'")
+    from ...catalog.namespaces import Namespace
+
     namespace = Namespace(database, collection)
     if len(str(namespace).encode()) > 255:
         raise InvalidNamespace(f"Fully qualified namespace is too long. Namespace: {namespace} Max: 255")

@@ -1,7 +1,7 @@
 """What every command is."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from ...common.values import Document
 from ..context import Context, Request
@@ -23,6 +23,11 @@ class Command(ABC):
     admin_only: ClassVar[bool] = False
     needs_login: ClassVar[bool] = True
     in_api_version_1: ClassVar[bool] = False
+    op: ClassVar[Literal["query", "getmore", "insert", "update", "remove", "command"]] = "command"
+    """What currentOp and `top` call it. dispatch counts query, getmore and command; the others count their statements
+    themselves (`services.counters`)."""
+    ignores_generic: ClassVar[bool] = False
+    """Whether malformed generic arguments and concerns are passed over."""
 
     @abstractmethod
     async def run(self, context: Context, request: Request) -> Document | bytes:

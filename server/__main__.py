@@ -1,0 +1,159 @@
+"""The command line: options to a Config, a Config to a running server, an end to an exit code."""
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ..common.config import SETTINGS, Config, ConfigError, config_from
+from ..common.limits import SERVER_VERSION
+from ..storage.errors import StorageError
+
+_EXIT_BAD_OPTIONS: Final = 2
+_EXIT_CANNOT_START: Final = 48
+"""As mongod exits when it cannot listen."""
+_EXIT_NO_DATA: Final = 100
+"""As mongod exits when it cannot open its data."""
+
+
+def package_version() -> str:
+    """The version of bucketd."""
+    try:
+        return version("bucketd")
+    except PackageNotFoundError:
+        return "unpacked"
+
+
+async def serve(config: Config) -> None:
+    """Run the server until it is told to stop, by a signal or by the command `shutdown`.
+
+    Raises:
+        ConfigError, StorageError, OSError: it cannot start.
+    """
+    from .commands.table import COMMANDS
+    from .dispatch import Dispatcher
+    from .listener import Listener
+    from .services import open_services
+
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with open_services(config) as services:
+        services.commands = COMMANDS
+        loop.set_exception_handler(
+            lambda _, failure: services.logger.error(
+                "Uncaught failure",
+                component="CONTROL",
+                reason=failure.get("message"),
+                exc_info=failure.get("exception"),
+            )
+        )
+        services.request_shutdown = stop.set
+        listener = Listener(services, Dispatcher(COMMANDS))
+        await listener.start()
+        services.logger.info(
+            "Waiting for connections", component="NETWORK", id=23016, ctx="listener", port=listener.port, ssl="off"
+        )
+        services.log_memory.starting = False
+        # What was loaded to get here stays; the collector need not look at it again.
+        gc.freeze()
+        await stop.wait()
+        services.logger.info("Shutting down", component="CONTROL", id=23377, ctx="main")
+        await listener.stop()
+    services.logger.info("Shutdown complete", component="CONTROL", id=20565, ctx="main")
+
+
+def _with_options(command: "Callable[..., None]") -> "Callable[..., None]":
+    """One option a setting, in the order of the table."""
+    for name, row in reversed(list(SETTINGS.items())):
+        meta = row.metadata
+        is_flag = row.default is False
+        shown = "" if is_flag or row.default in ("", ()) else f"  [{_default_text(row.default)}]"
+        command = click.option(
+            f"--{meta['flag']}",
+            name,
+            help=meta["summary"] + shown,
+            metavar=None if is_flag else "VALUE",
+            is_flag=is_flag,
+            flag_value=True if is_flag else None,
+            default=None,
+            multiple=name == "set_parameters",
+        )(command)
+    return command
+
+
+def _default_text(default: Any) -> str:
+    return ",".join(default) if isinstance(default, tuple) else str(default)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("-f", "--config", "config_path", metavar="FILE", help="File of settings, in YAML with mongod's names.")
+@_with_options
+@click.option("-v", "more_verbose", count=True, help="Log more; the more v, the more.")
+@click.version_option(package_version(), message=f"bucketd %(version)s (speaks MongoDB {SERVER_VERSION})")
+def main(config_path: str | None, more_verbose: int, **flags: Any) -> None:
+    """Serve time-series collections, and ordinary ones, to clients of MongoDB."""
+    try:
+        if more_verbose and flags.get("verbosity") is None:
+            flags["verbosity"] = min(more_verbose, 5)
+        if not flags["set_parameters"]:
+            flags["set_parameters"] = None
+        config = config_from(_read_file(config_path), os.environ, flags)
+    except ConfigError as error:
+        click.echo(f"bucketd: {error}\ntry 'bucketd --help' for more information", err=True)
+        sys.exit(_EXIT_BAD_OPTIONS)
+    pid_file = Path(config.pid_file) if config.pid_file else None
+    try:
+        if pid_file is not None:
+            pid_file.write_text(f"{os.getpid()}\n", encoding="ascii")
+        _run(config)
+    except ConfigError as error:
+        click.echo(f"bucketd: {error}", err=True)
+        sys.exit(_EXIT_BAD_OPTIONS)
+    except StorageError as error:
+        click.echo(f"bucketd: {type(error).__name__}: {error}", err=True)
+        sys.exit(_EXIT_NO_DATA)
+    except OSError as error:
+        click.echo(f"bucketd: {error}", err=True)
+        sys.exit(_EXIT_CANNOT_START)
+    finally:
+        if pid_file is not None:
+            pid_file.unlink(missing_ok=True)
+
+
+def _run(config: Config) -> None:
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(serve(config))
+    else:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(config))
+
+
+def _read_file(path: str | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    import yaml
+
+    try:
+        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"cannot read the configuration file {path}: {error}") from error
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigError(f"the configuration file {path} is not made of settings")
+    return document
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,292 @@
+"""One client: reads its messages, has each answered in order, and holds back what is too fast or too much.
+
+Bytes come in on the protocol's callbacks and are cut into messages; one task a connection takes the messages in turn,
+has them answered and writes the replies. Reading stops while messages wait, or while the server as a whole holds too
+many bytes of requests; the task waits while the client does not read its replies.
+"""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, cast
+
+from ..common.errors import ClientDisconnect, MongoError
+from ..protocol.compression import NEVER_COMPRESSED, Compressor, compress, decompress
+from ..protocol.framing import BrokenStream, FrameReader, Header, OpCode, next_request_id
+from ..protocol.legacy import NotACommand, build_query_failure, build_reply, parse_query
+from ..protocol.messages import (
+    Message,
+    MessageFlag,
+    build_message,
+    closes_connection,
+    flags_of,
+    parse_message,
+)
+from .context import Context, Services
+from .dispatch import Answer, Dispatcher, failure_reply
+
+if TYPE_CHECKING:
+    from .listener import Connections
+
+_WAITING_MESSAGES_MAX: Final = 16
+_WRITE_BUFFER_BYTES: Final = 1024 * 1024
+
+
+class Connection(asyncio.Protocol):
+    """The server's end of one socket."""
+
+    def __init__(self, services: Services, dispatcher: Dispatcher, connections: "Connections") -> None:
+        self._services = services
+        self._dispatcher = dispatcher
+        self._connections = connections
+        self._reader = FrameReader()
+        self._waiting: deque[bytes] = deque()
+        self._more: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._paused = False
+        self._ended = False
+        self._lost = False
+        self._task: asyncio.Task[None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._context: Context | None = None
+        self.busy = False
+        """A request is being answered."""
+
+    # The callbacks of the socket.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client is there."""
+        # uvloop's transports have the methods of asyncio's, and not its classes.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        client = self._connections.admit(self, transport)
+        if client is None:
+            self._lost = True
+            transport.abort()
+            return
+        transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
+        client.abort = self.abort
+        self._context = Context(services=self._services, client=client)
+        self._task = asyncio.get_running_loop().create_task(self._serve(self._context))
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came in."""
+        if self._lost:
+            return
+        self._services.counters.physical_bytes_in += len(data)
+        try:
+            messages = self._reader.feed(data)
+        except BrokenStream as error:
+            self._break(error)
+            return
+        if messages:
+            self._waiting.extend(messages)
+            self._connections.in_flight_bytes += sum(map(len, messages))
+            if self._more is not None and not self._more.done():
+                self._more.set_result(None)
+            if len(self._waiting) > _WAITING_MESSAGES_MAX or self._connections.in_flight_is_full():
+                self._pause()
+
+    def eof_received(self) -> bool:
+        """The client sends nothing more. What it sent already is answered, in case that it still listens."""
+        self._end_of_input()
+        return True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is gone."""
+        self._lost = True
+        self._end_of_input()
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+
+    def pause_writing(self) -> None:
+        """The client does not read what it is sent."""
+        self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    # For the listener.
+
+    def abort(self) -> None:
+        """Cut the connection; what waits is not run."""
+        self._clear_waiting()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close_when_idle(self) -> None:
+        """Close once the request at hand is answered."""
+        self._clear_waiting()
+        self._end_of_input(kill=False)
+
+    def resume_reading(self) -> None:
+        """There is room for more."""
+        if self._paused and not self._lost and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+
+    async def closed(self) -> None:
+        """Return when the last request was answered and the task has ended."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    # The task.
+
+    async def _serve(self, context: Context) -> None:
+        client = context.client
+        try:
+            while (message := await self._next()) is not None:
+                self.busy = True
+                try:
+                    go_on = await self._process(context, message)
+                finally:
+                    self.busy = False
+                    self._connections.finished(len(message))
+                if not go_on:
+                    break
+                if self._paused and len(self._waiting) <= _WAITING_MESSAGES_MAX // 2:
+                    if self._connections.in_flight_is_full():
+                        self._connections.wait_for_room(self)
+                    else:
+                        self.resume_reading()
+        except BrokenStream as error:
+            self._break(error)
+        except Exception as error:
+            # Nothing that a client sends may come to this; whatever it was, others must not notice.
+            self._services.logger.error(
+                "Connection failed", component="NETWORK", ctx=f"conn{client.id}", exc_info=error
+            )
+        finally:
+            self._clear_waiting()
+            self._lost = True
+            if self._transport is not None:
+                self._transport.close()
+            self._connections.dismiss(self, client)
+
+    async def _next(self) -> bytes | None:
+        """The next message, None where no more will come."""
+        while not self._waiting:
+            if self._ended:
+                return None
+            self._more = asyncio.get_running_loop().create_future()
+            await self._more
+        return self._waiting.popleft()
+
+    async def _process(self, context: Context, raw: bytes) -> bool:
+        """Answer one message; False where the connection ends with it."""
+        counters = self._services.counters
+        counters.requests += 1
+        header = Header.of(raw)
+        compressor: Compressor | None = None
+        if header.op_code == OpCode.COMPRESSED:
+            outer_bytes = len(raw)
+            raw, compressor = decompress(raw, context.client.compressors)
+            header = Header.of(raw)
+            if compressor.name in counters.compression:
+                counters.compression[compressor.name].decompressor_in += outer_bytes
+                counters.compression[compressor.name].decompressor_out += len(raw)
+        counters.bytes_in += len(raw)
+        if header.op_code == OpCode.MSG:
+            return await self._process_message(context, raw, header, compressor)
+        if header.op_code == OpCode.QUERY:
+            await self._process_query(context, raw, header)
+            return True
+        raise BrokenStream(f"message of kind {header.op_code}")
+
+    async def _process_message(
+        self, context: Context, raw: bytes, header: Header, compressor: Compressor | None
+    ) -> bool:
+        flags = flags_of(raw)
+        silent = bool(flags & MessageFlag.MORE_TO_COME)
+        checksum = bool(flags & MessageFlag.CHECKSUM_PRESENT)
+        try:
+            message = parse_message(raw)
+        except MongoError as error:
+            closes = closes_connection(error)
+            if not silent:
+                answer = Answer(failure_reply(error))
+                await self._reply(answer, header.request_id, compressor, checksum=checksum and not closes)
+            return not closes
+        response_to = header.request_id
+        while True:
+            answer = await self._dispatcher.answer(context, message)
+            if silent:
+                return True
+            response_to = await self._reply(answer, response_to, compressor, checksum=checksum)
+            if not answer.more_to_come or self._ended:
+                return True
+
+    async def _process_query(self, context: Context, raw: bytes, header: Header) -> None:
+        try:
+            command = parse_query(raw)
+        except NotACommand:
+            reply = build_query_failure(request_id=next_request_id(), response_to=header.request_id)
+        except MongoError as error:
+            reply = build_reply(failure_reply(error), request_id=next_request_id(), response_to=header.request_id)
+        else:
+            message = Message(command.request_id, 0, command.body, {})
+            answer = await self._dispatcher.answer(context, message, legacy_database=command.database)
+            reply = build_reply(answer.body, request_id=next_request_id(), response_to=header.request_id)
+        self._services.counters.bytes_out += len(reply)
+        await self._write(reply)
+
+    async def _reply(self, answer: Answer, response_to: int, compressor: Compressor | None, *, checksum: bool) -> int:
+        """Send a reply; returns its request id, which the next one of a stream responds to."""
+        counters = self._services.counters
+        request_id = next_request_id()
+        reply = build_message(
+            answer.body,
+            request_id=request_id,
+            response_to=response_to,
+            more_to_come=answer.more_to_come,
+            checksum=checksum,
+        )
+        counters.bytes_out += len(reply)
+        if compressor is not None and answer.name not in NEVER_COMPRESSED:
+            plain_bytes = len(reply)
+            reply = compress(reply, compressor)
+            if compressor.name in counters.compression:
+                counters.compression[compressor.name].compressor_in += plain_bytes
+                counters.compression[compressor.name].compressor_out += len(reply)
+        await self._write(reply)
+        return request_id
+
+    async def _write(self, reply: bytes) -> None:
+        if self._lost or self._transport is None:
+            return
+        self._services.counters.physical_bytes_out += len(reply)
+        self._transport.write(reply)
+        if self._writable is not None:
+            await self._writable
+
+    # Ends.
+
+    def _end_of_input(self, *, kill: bool = True) -> None:
+        self._ended = True
+        if self._more is not None and not self._more.done():
+            self._more.set_result(None)
+        operation = self._context.client.operation if self._context is not None else None
+        # A read has nobody left to read for; a write that was sent is done.
+        if operation is not None and not operation.writes and (kill or operation.waited):
+            operation.kill(ClientDisconnect("operation was interrupted because the client disconnected"))
+
+    def _break(self, error: BrokenStream) -> None:
+        client = self._context.client if self._context is not None else None
+        self._services.logger.info(
+            "Ending connection: message cannot be read",
+            component="NETWORK",
+            ctx=f"conn{client.id}" if client else "listener",
+            remote=client.peer if client else "",
+            reason=str(error),
+        )
+        self.abort()
+
+    def _pause(self) -> None:
+        if not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _clear_waiting(self) -> None:
+        while self._waiting:
+            self._connections.finished(len(self._waiting.popleft()))

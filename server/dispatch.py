@@ -1,0 +1,253 @@
+"""Request to command to reply: the one place where failures become replies."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ..common.errors import (
+    APIStrictError,
+    BSONObjectTooLarge,
+    CommandNotFound,
+    DataCorruptionDetected,
+    IDLDuplicateField,
+    InternalError,
+    InvalidNamespace,
+    InvalidOptions,
+    Location,
+    MongoError,
+    OutOfDiskSpace,
+    Overflow,
+    TypeMismatch,
+    Unauthorized,
+)
+from ..common.limits import MESSAGE_BYTES_MAX
+from ..common.values import Document, decode, encode, type_name
+from ..protocol.documents import elements
+from ..protocol.messages import Message
+from ..protocol.replies import success
+from ..storage.errors import Corrupted, StorageError, StoreFull
+from .commands.base import Command
+from .context import Context, Request
+from .counters import NamespaceUse
+from .generic_arguments import check_read_concern, parse_generic_arguments
+from .operations import Operation
+
+_NO_DATABASE_CHARACTERS: Final = frozenset('/\\. "$\0')
+_DATABASE_BYTES_MAX: Final = 63
+_API_MANUAL: Final = "https://dochub.mongodb.org/core/manual-versioned-api"
+
+_TOP_KINDS: Final = {
+    "query": "queries",
+    "getmore": "getmore",
+    "insert": "insert",
+    "update": "update",
+    "remove": "remove",
+    "command": "commands",
+}
+
+
+@dataclass(slots=True)
+class Answer:
+    """The reply to one request."""
+
+    body: bytes
+    """Raw BSON."""
+    name: str = ""
+    """The command, as far as it could be read."""
+    more_to_come: bool = False
+    """Run the same request again, and send its reply too."""
+
+
+class Dispatcher:
+    """Finds the command of a request, runs it, and turns whatever comes of it into a reply."""
+
+    def __init__(self, commands: Mapping[str, Command]) -> None:
+        self._commands = commands
+
+    async def answer(self, context: Context, message: Message, *, legacy_database: str | None = None) -> Answer:
+        """The reply to a request. `legacy_database` is that of an OP_QUERY, whose body has no `$db`."""
+        services = context.services
+        counters = services.counters
+        operation = services.operations.begin()
+        operation.client = context.client
+        context.client.operation = operation
+        answer = Answer(b"")
+        command: Command | None = None
+        try:
+            body = _decode_body(message.body)
+            answer.name = next(iter(body), "")
+            database = legacy_database if legacy_database is not None else _database(body)
+            _check_database_name(database)
+            operation.database, operation.command = database, body
+            command = self._command(answer.name)
+            operation.kind = command.op
+            operation.writes = command.writes
+            reply = await self._run(context, command, _request(message, answer, database, body, operation), answer)
+            answer.body = reply if isinstance(reply, bytes) else success(reply)
+            if len(answer.body) > MESSAGE_BYTES_MAX - 1024:
+                raise BSONObjectTooLarge(f"the reply of {len(answer.body)} bytes exceeds what a message can hold")
+        except MongoError as error:
+            answer.body = self._failure(context, answer, error)
+        except StorageError as error:
+            answer.body = self._failure(context, answer, in_wire_terms(error))
+            services.logger.error("Storage failed", component="STORAGE", command=answer.name, exc_info=error)
+        except Exception as error:
+            # A fault of ours: the log has the whole of it, the client its name.
+            services.logger.error("Command failed", component="COMMAND", command=answer.name, exc_info=error)
+            counters.asserts_regular += 1
+            answer.body = self._failure(context, answer, InternalError(f"{type(error).__name__}: {error}"))
+        finally:
+            context.client.operation = None
+            services.operations.end(operation)
+        _account(context, command, operation)
+        return answer
+
+    def _command(self, name: str) -> Command:
+        command = self._commands.get(name)
+        if command is None:
+            raise CommandNotFound(f"no such command: '{name}'")
+        return command
+
+    async def _run(self, context: Context, command: Command, request: Request, answer: Answer) -> Document | bytes:
+        services = context.services
+        services.counters.commands_run[command.name] += 1
+        generic = request.generic
+        if not command.ignores_generic:
+            if command.admin_only and request.database != "admin":
+                raise Unauthorized(f"{command.name} may only be run against the admin database.")
+            if services.authorize is not None:
+                services.authorize(services, context.client, command.name, command.needs_login, request)
+            _check_api(services.parameters["requireApiVersion"], command, request)
+            if generic.read_concern is not None:
+                check_read_concern(command.name, generic.read_concern, supported=command.reads)
+            if generic.write_concern is not None and not command.writes:
+                raise InvalidOptions(f"Command {command.name} does not support writeConcern")
+            if generic.lsid is not None:
+                services.sessions.use(generic.lsid)
+        if generic.help:
+            return {"help": f"help for: {command.name} {command.summary}"}
+        request.operation.lsid = generic.lsid
+        request.operation.limit_time(generic.max_time_ms)
+        reply = await command.run(context, request)
+        answer.more_to_come = request.more_to_come and request.exhaust_allowed
+        return reply
+
+    def _failure(self, context: Context, answer: Answer, error: MongoError) -> bytes:
+        counters = context.services.counters
+        counters.asserts_user += 1
+        if isinstance(error, CommandNotFound):
+            counters.commands_unknown += 1
+        elif answer.name in self._commands:
+            counters.commands_failed[self._commands[answer.name].name] += 1
+        answer.more_to_come = False
+        return encode(error.reply())
+
+
+def in_wire_terms(error: StorageError) -> MongoError:
+    """The store's failures, as drivers know them."""
+    match error:
+        case StoreFull():
+            return OutOfDiskSpace(str(error))
+        case Corrupted():
+            return DataCorruptionDetected(str(error))
+        case _:
+            return InternalError(f"{type(error).__name__}: {error}")
+
+
+def failure_reply(error: MongoError) -> bytes:
+    """The raw reply that tells an error of the protocol, before any command was known."""
+    return encode(error.reply())
+
+
+def _decode_body(raw: bytes) -> Document:
+    try:
+        body = decode(raw)
+    except RecursionError:
+        raise Overflow("BSONObj exceeds the maximum nested object depth") from None
+    if sum(1 for _ in elements(raw)) != len(body):
+        seen: set[str] = set()
+        for _, name, _, _ in elements(raw):
+            if name in seen:
+                raise IDLDuplicateField(f"BSON field '{name}' is a duplicate field")
+            seen.add(name)
+    return body
+
+
+def _database(body: Document) -> str:
+    database = body.get("$db")
+    if database is None:
+        raise Location(40571, "OP_MSG requests require a $db argument")
+    if not isinstance(database, str):
+        raise TypeMismatch(f"BSON field '$db' is the wrong type '{type_name(database)}', expected type 'string'")
+    return database
+
+
+def _check_database_name(name: str) -> None:
+    if not name or len(name.encode()) > _DATABASE_BYTES_MAX or not _NO_DATABASE_CHARACTERS.isdisjoint(name):
+        # `$external` holds users, no collections.
+        if name == "$external":
+            return
+        raise InvalidNamespace(f"Invalid database name: '{name}'")
+
+
+def _request(message: Message, answer: Answer, database: str, body: Document, operation: Operation) -> Request:
+    for name in message.sequences:
+        if name in body:
+            raise Location(40433, f"Duplicate field between body and document sequence {name}")
+    return Request(
+        name=answer.name,
+        database=database,
+        body=body,
+        raw=message.body,
+        operation=operation,
+        generic=parse_generic_arguments(answer.name, body),
+        sequences=message.sequences,
+        acknowledged=message.wants_reply,
+        exhaust_allowed=message.exhaust_allowed,
+    )
+
+
+def _check_api(required: bool, command: Command, request: Request) -> None:
+    generic = request.generic
+    if generic.api_version is None:
+        if required and command.needs_login:
+            raise Location(
+                498870, "The apiVersion parameter is required, please configure your MongoClient's API version"
+            )
+    elif generic.api_strict and not command.in_api_version_1:
+        raise APIStrictError(
+            f"Provided apiStrict:true, but the command {command.name} is not in API Version 1. Information on "
+            f"supported commands and migrations in API Version 1 can be found at {_API_MANUAL}"
+        )
+
+
+def _account(context: Context, command: Command | None, operation: Operation) -> None:
+    """Count what was done, and log what took long."""
+    services = context.services
+    counters = services.counters
+    elapsed_us = operation.elapsed_us()
+    if command is None or command.op == "command":
+        counters.command += 1
+    elif command.op == "query":
+        counters.query += 1
+    elif command.op == "getmore":
+        counters.getmore += 1
+    if operation.namespace and command is not None:
+        use = counters.namespaces.get(operation.namespace)
+        if use is None:
+            use = counters.namespaces[operation.namespace] = NamespaceUse()
+        use.total.add(elapsed_us)
+        (use.write if command.writes else use.read).add(elapsed_us)
+        use.by_kind[_TOP_KINDS[command.op]].add(elapsed_us)
+    if elapsed_us >= services.slow_ms * 1000 and not operation.waited:
+        services.logger.info(
+            "Slow query",
+            component="COMMAND",
+            id=51803,
+            ctx=f"conn{context.client.id}",
+            type=operation.kind,
+            ns=operation.namespace or f"{operation.database}.$cmd",
+            command=next(iter(operation.command), ""),
+            planSummary=operation.plan_summary,
+            durationMillis=elapsed_us // 1000,
+        )

@@ -1,0 +1,189 @@
+"""Listens, caps connections and the bytes that they have in flight, and drains on stop."""
+
+import asyncio
+import contextlib
+import socket
+import stat
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+from .connection import Connection
+from .context import Client, Services
+from .dispatch import Dispatcher
+
+_BACKLOG: Final = 4096
+_DRAIN_SECONDS: Final = 5.0
+_GRACE_SECONDS: Final = 1.0
+
+
+class Connections:
+    """Every connection, and what all of them together may hold."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._open: dict[int, Connection] = {}
+        self._last_id = 0
+        self._without_room: deque[Connection] = deque()
+        self.in_flight_bytes = 0
+        self.stopping = False
+
+    def admit(self, connection: Connection, transport: asyncio.Transport) -> Client | None:
+        """The client of a new connection; None where there are too many."""
+        services = self._services
+        counters = services.counters
+        peer, local = _address(transport, "peername"), _address(transport, "sockname")
+        if self.stopping or len(self._open) >= services.config.max_connections:
+            counters.connections_rejected += 1
+            services.logger.info(
+                "Connection refused because there are too many open connections",
+                component="NETWORK",
+                id=22942,
+                ctx="listener",
+                remote=peer,
+                connectionCount=len(self._open),
+            )
+            return None
+        if (connected := transport.get_extra_info("socket")) is not None and connected.family != socket.AF_UNIX:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._last_id += 1
+        client = Client(id=self._last_id, peer=peer, local=local, connected_ms=services.clock.now_ms())
+        self._open[client.id] = connection
+        services.clients[client.id] = client
+        counters.connections_created += 1
+        counters.connections_current = len(self._open)
+        if not services.parameters["quiet"]:
+            services.logger.info(
+                "Connection accepted",
+                component="NETWORK",
+                id=22943,
+                ctx="listener",
+                remote=peer,
+                connectionId=client.id,
+                connectionCount=len(self._open),
+            )
+        return client
+
+    def dismiss(self, connection: Connection, client: Client) -> None:
+        """The connection is over."""
+        services = self._services
+        self._open.pop(client.id, None)
+        services.clients.pop(client.id, None)
+        services.counters.connections_current = len(self._open)
+        with contextlib.suppress(ValueError):
+            self._without_room.remove(connection)
+        if not services.parameters["quiet"]:
+            services.logger.info(
+                "Connection ended",
+                component="NETWORK",
+                id=22944,
+                ctx=f"conn{client.id}",
+                remote=client.peer,
+                connectionId=client.id,
+                connectionCount=len(self._open),
+            )
+
+    def in_flight_is_full(self) -> bool:
+        """Whether no more requests should be read for now."""
+        return self.in_flight_bytes > self._services.config.in_flight_bytes_max
+
+    def wait_for_room(self, connection: Connection) -> None:
+        """Let the connection read again once there is room."""
+        self._without_room.append(connection)
+
+    def finished(self, size: int) -> None:
+        """A request of this many bytes has its answer."""
+        self.in_flight_bytes -= size
+        while self._without_room and not self.in_flight_is_full():
+            self._without_room.popleft().resume_reading()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def drain(self) -> None:
+        """Let requests at hand end, for a while; then interrupt them; then cut what is left."""
+        self.stopping = True
+        connections = list(self._open.values())
+        for connection in connections:
+            connection.close_when_idle()
+        if not await self._all_closed(_DRAIN_SECONDS):
+            self._services.operations.kill_all_for_shutdown()
+            if not await self._all_closed(_GRACE_SECONDS):
+                for connection in list(self._open.values()):
+                    connection.abort()
+                await self._all_closed(_GRACE_SECONDS)
+
+    async def _all_closed(self, seconds: float) -> bool:
+        waits = [asyncio.ensure_future(connection.closed()) for connection in self._open.values()]
+        if not waits:
+            return True
+        _, late = await asyncio.wait(waits, timeout=seconds)
+        for wait in late:
+            wait.cancel()
+        return not late
+
+
+class Listener:
+    """The sockets that clients connect to."""
+
+    def __init__(self, services: Services, dispatcher: Dispatcher) -> None:
+        self._services = services
+        self._dispatcher = dispatcher
+        self._connections = Connections(services)
+        self._servers: list[asyncio.Server] = []
+        self._unix_path: Path | None = None
+        self.port = 0
+
+    async def start(self) -> None:
+        """Listen; from here on clients are served."""
+        config = self._services.config
+        loop = asyncio.get_running_loop()
+        self.port = config.port
+        for family, address in _addresses(config.bind_ip, everywhere=config.bind_ip_all, ipv6=config.ipv6):
+            # With `--port 0` the first address chooses, and the others take the same port.
+            listening = socket.create_server((address, self.port), family=family, backlog=_BACKLOG)
+            self.port = listening.getsockname()[1]
+            self._servers.append(await loop.create_server(self._connection, sock=listening, backlog=_BACKLOG))
+        if config.unix_socket_prefix:
+            self._unix_path = Path(config.unix_socket_prefix) / f"mongodb-{self.port}.sock"
+            self._remove_stale_socket()
+            self._servers.append(
+                await loop.create_unix_server(self._connection, str(self._unix_path), backlog=_BACKLOG)
+            )
+            self._unix_path.chmod(stat.S_IRWXU)
+        self._services.parameters.fill("port", self.port)
+
+    async def stop(self) -> None:
+        """Take no more clients, tell those who watch, and let requests at hand end."""
+        for server in self._servers:
+            server.close()
+        self._services.topology.stop()
+        await self._connections.drain()
+        self._remove_stale_socket()
+
+    def _connection(self) -> Connection:
+        return Connection(self._services, self._dispatcher, self._connections)
+
+    def _remove_stale_socket(self) -> None:
+        if self._unix_path is not None and self._unix_path.is_socket():
+            self._unix_path.unlink()
+
+
+def _addresses(bind_ip: tuple[str, ...], *, everywhere: bool, ipv6: bool) -> list[tuple[socket.AddressFamily, str]]:
+    if everywhere:
+        bind_ip = ("0.0.0.0", "::") if ipv6 else ("0.0.0.0",)
+    found: list[tuple[socket.AddressFamily, str]] = []
+    for name in bind_ip:
+        for family, _, _, _, address in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM):
+            wanted = family == socket.AF_INET or (family == socket.AF_INET6 and (ipv6 or ":" in name))
+            if wanted and (family, address[0]) not in found:
+                found.append((family, str(address[0])))
+    return found
+
+
+def _address(transport: asyncio.Transport, name: str) -> str:
+    address = transport.get_extra_info(name)
+    if isinstance(address, tuple):
+        host, port = address[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return str(address or "anonymous unix socket")

@@ -1,0 +1,124 @@
+"""Opens the long-lived objects, hands them out together, and closes them in reverse."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from ..common.clock import Clock, SystemClock, TestClock
+from ..common.config import Config, ConfigError
+from ..common.errors import MongoError
+from ..common.logs import LogMemory, open_logger
+from .context import Services
+from .counters import Counters
+from .cursors import CursorRegistry
+from .operations import OperationRegistry
+from .parameters import Parameters, parameter_error
+from .sessions import SessionRegistry
+from .topology import Topology
+
+_HOUSEKEEPING_MS: Final = 4_000
+
+
+@asynccontextmanager
+async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncIterator[Services]:
+    """Open everything that lasts as long as the server; the block is its life.
+
+    Raises:
+        ConfigError: a server parameter of the configuration cannot be.
+        StorageError: the folder of the data cannot be opened.
+    """
+    clock = clock or (TestClock(SystemClock().now_ms()) if config.test_clock else SystemClock())
+    parameters = _parameters(config)
+    async with AsyncExitStack() as stack:
+        memory = LogMemory()
+        logger = open_logger(_log_writer(config, stack), clock, memory, verbosity=parameters["logLevel"])
+        cursors = CursorRegistry(clock, lambda: int(parameters["cursorTimeoutMillis"]))
+        stack.callback(cursors.close_all)
+        operations = OperationRegistry(clock)
+        sessions = SessionRegistry(
+            clock,
+            lambda: int(parameters["localLogicalSessionTimeoutMinutes"]),
+            lambda: int(parameters["maxSessions"]),
+        )
+        sessions.on_end += [cursors.kill_session, operations.kill_session]
+        services = Services(
+            config=config,
+            clock=clock,
+            logger=logger,
+            log_memory=memory,
+            parameters=parameters,
+            counters=Counters(),
+            operations=operations,
+            sessions=sessions,
+            cursors=cursors,
+            topology=Topology(),
+            slow_ms=config.slow_ms,
+        )
+        _open_data(services, stack)
+        housekeeping = asyncio.get_running_loop().create_task(_housekeeping(services))
+        stack.push_async_callback(_stop_task, housekeeping)
+        yield services
+
+
+def default_dbpath() -> str:
+    """`/data/db`, as mongod has it, where that is there to be used; else `data/db` below the working folder."""
+    usual = Path("/data/db")
+    if usual.is_dir() and os.access(usual, os.W_OK | os.X_OK):
+        return str(usual)
+    return str(Path("data") / "db")
+
+
+def _parameters(config: Config) -> Parameters:
+    parameters = Parameters()
+    parameters.fill("port", config.port)
+    if config.verbosity:
+        parameters.at_startup("logLevel", config.verbosity)
+    if config.quiet:
+        parameters.at_startup("quiet", True)
+    for name, value in config.set_parameters:
+        try:
+            parameters.at_startup(name, value)
+        except MongoError as error:
+            raise ConfigError(parameter_error(error, name)) from error
+    return parameters
+
+
+def _log_writer(config: Config, stack: AsyncExitStack) -> Callable[[str], None]:
+    output = sys.stdout
+    if config.logpath:
+        path = Path(config.logpath)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        output = stack.enter_context(path.open("a" if config.logappend else "w", encoding="utf-8"))
+
+    def write(line: str) -> None:
+        output.write(line + "\n")
+        output.flush()
+
+    return write
+
+
+def _open_data(services: Services, stack: AsyncExitStack) -> None:
+    """Open the store and what stands on it."""
+    path = Path(services.config.dbpath or default_dbpath())
+    path.mkdir(parents=True, exist_ok=True)
+
+
+async def _housekeeping(services: Services) -> None:
+    """Now and then: end idle cursors and sessions."""
+    while True:
+        await services.clock.sleep(_HOUSEKEEPING_MS)
+        try:
+            services.cursors.kill_idle()
+            services.sessions.expire()
+        except Exception as error:
+            # The next round may go better; without this one, everything else still does.
+            services.logger.error("Housekeeping failed", component="CONTROL", exc_info=error)
+
+
+async def _stop_task(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait({task})
