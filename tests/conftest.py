@@ -1,7 +1,7 @@
 """What tests share: a running server, a driver's client on it, a raw connection to it, a clock that stands still."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ _names = itertools.count(1)
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One server for all tests of a run; each test has a database of its own."""
-    process = ServerProcess(tmp_path_factory.mktemp("server"), "--test-clock")
+    process = ServerProcess(tmp_path_factory.mktemp("server"))
     process.start()
     yield process
     assert process.stop() == 0
@@ -45,6 +45,22 @@ def wire(server: ServerProcess) -> Iterator[WireClient]:
     """A raw connection."""
     with WireClient(server.port) as connected:
         yield connected
+
+
+@pytest.fixture
+def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., ServerProcess]]:
+    """Starts a server of the test's own: `start_server("--test-clock")`."""
+    started: list[ServerProcess] = []
+
+    def start(*options: str, **environment: str) -> ServerProcess:
+        process = ServerProcess(tmp_path_factory.mktemp("own"), *options, environment=environment)
+        started.append(process)
+        process.start()
+        return process
+
+    yield start
+    for process in started:
+        process.stop()
 
 
 @pytest.fixture
