@@ -1,0 +1,163 @@
+"""The one thread that owns write transactions: takes what has queued, commits it together, wakes all who wait.
+
+A write transaction of LMDB belongs to the thread that began it, and there is one at a time; so one thread begins them
+all. Each work runs in a nested transaction of its own, and one that fails takes nothing with it. Then one commit, which
+is one fsync, makes everything durable. While it runs, the next works queue: the busier the server, the more share one.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from .engine import Transaction
+from .errors import StorageError
+
+GROUP_WORKS_MAX: Final = 1000
+GROUP_SECONDS_MAX: Final = 0.05
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Work:
+    """A closure that waits for its turn, and whom to tell."""
+
+    closure: Callable[[Transaction], Any]
+    done: "asyncio.Future[Any] | None"
+    loop: asyncio.AbstractEventLoop | None
+    event: threading.Event | None = None
+    result: Any = None
+    error: BaseException | None = None
+
+
+class Store(Protocol):
+    """What the writer asks of the engine it writes for."""
+
+    def commit_group(self, works: list[Work]) -> None:
+        """Run the works and commit them; fill in `result` or `error` of each. Raises nothing."""
+
+
+class Writer:
+    """The thread, and the queue before it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._closed = False
+        self.commits = 0
+        """Groups committed since the start."""
+        self.works = 0
+        """Works run since the start."""
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self._thread.start()
+
+    async def write(self, closure: Callable[[Transaction], Any]) -> Any:
+        """Run the closure in the next group; returns its result once that is durable."""
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Any] = loop.create_future()
+        self._queue.put(Work(closure, done, loop))
+        return await done
+
+    def write_blocking(self, closure: Callable[[Transaction], Any]) -> Any:
+        """The same for a thread without an event loop."""
+        self._check_open()
+        work = Work(closure, None, None, threading.Event())
+        assert work.event is not None
+        self._queue.put(work)
+        work.event.wait()
+        if work.error is not None:
+            raise work.error
+        return work.result
+
+    def close(self) -> None:
+        """Finish what is queued and end the thread."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            self._thread.join()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StorageError("the store is closed")
+
+    def _run(self) -> None:
+        while True:
+            first = self._queue.get()
+            if first is None:
+                return
+            works = [first]
+            last = self._take_queued(works)
+            self._store.commit_group(works)
+            self.commits += 1
+            self.works += len(works)
+            _wake(works)
+            if last:
+                return
+
+    def _take_queued(self, works: list[Work]) -> bool:
+        """Add what is queued at this moment; True where the end of the queue was among it."""
+        while len(works) < GROUP_WORKS_MAX:
+            try:
+                work = self._queue.get_nowait()
+            except queue.Empty:
+                return False
+            if work is None:
+                return True
+            works.append(work)
+        return False
+
+
+def _wake(works: list[Work]) -> None:
+    """Tell everybody, with one call into each event loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Work]] = {}
+    for work in works:
+        if work.event is not None:
+            work.event.set()
+        elif work.loop is not None:
+            by_loop.setdefault(work.loop, []).append(work)
+    for loop, waiting in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_settle, waiting)
+        except RuntimeError:
+            # The loop was closed while its works were under way: they are durable, and nobody is left to hear it.
+            logger.warning("%d works ended after their event loop", len(waiting))
+
+
+def _settle(works: list[Work]) -> None:
+    for work in works:
+        if work.done is None or work.done.done():
+            continue
+        if work.error is not None:
+            work.done.set_exception(work.error)
+        else:
+            work.done.set_result(work.result)
+
+
+def run_one(work: Work, transaction: Transaction) -> bool:
+    """Run a work's closure; True where it went well. A failure is kept in the work."""
+    work.result, work.error = None, None
+    try:
+        work.result = work.closure(transaction)
+    except Exception as error:
+        work.error = error
+        return False
+    return True
+
+
+class Budget:
+    """How long a group may gather before it commits."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self, seconds: float = GROUP_SECONDS_MAX) -> None:
+        self._until = time.monotonic() + seconds
+
+    def spent(self) -> bool:
+        """Whether the time is over."""
+        return time.monotonic() >= self._until

@@ -1,0 +1,124 @@
+"""The store on LMDB: groups, failures that take nothing with them, growth, and a folder that is taken."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bucketd.storage.engine import Transaction
+from bucketd.storage.errors import DuplicateKey, PathInUse, StorageError
+from bucketd.storage.lmdb_engine import LmdbEngine
+
+
+@pytest.fixture
+def engine(tmp_path: Path):
+    opened = LmdbEngine(tmp_path / "store")
+    yield opened
+    opened.close()
+
+
+def put(*pairs: tuple[bytes, bytes]):
+    def work(transaction: Transaction) -> int:
+        for key, value in pairs:
+            transaction.put("records", key, value)
+        return len(pairs)
+
+    return work
+
+
+async def test_what_was_written_is_read_in_order(engine: LmdbEngine) -> None:
+    assert await engine.write(put((b"b", b"2"), (b"a", b"1"), (b"c", b"3"))) == 3
+    with engine.snapshot() as snapshot:
+        assert list(snapshot.scan("records", b"a", b"c")) == [(b"a", b"1"), (b"b", b"2")]
+        assert list(snapshot.scan("records", b"a", b"c", reverse=True)) == [(b"b", b"2"), (b"a", b"1")]
+        assert list(snapshot.keys("records", b"aa", b"z")) == [b"b", b"c"]
+        assert list(snapshot.keys("records", b"", b"z", reverse=True)) == [b"c", b"b", b"a"]
+        assert list(snapshot.keys("records", b"x", b"z", reverse=True)) == []
+        assert snapshot.get("records", b"c") == b"3"
+        assert snapshot.get("indexes", b"c") is None
+
+
+async def test_a_failing_work_takes_nothing_with_it(engine: LmdbEngine) -> None:
+    def fail(transaction: Transaction) -> None:
+        transaction.put("records", b"gone", b"")
+        raise ValueError("on purpose")
+
+    results = await asyncio.gather(
+        engine.write(put((b"x", b""))), engine.write(fail), engine.write(put((b"y", b""))), return_exceptions=True
+    )
+    assert results[0] == results[2] == 1
+    assert isinstance(results[1], ValueError)
+    with pytest.raises(ValueError, match="on purpose"):
+        await engine.write(fail)
+    with engine.snapshot() as snapshot:
+        assert list(snapshot.keys("records", b"", b"\xff")) == [b"x", b"y"]
+
+
+async def test_works_that_wait_share_a_commit(engine: LmdbEngine) -> None:
+    before = engine.writer.commits
+    await asyncio.gather(*(engine.write(put((str(number).encode(), b""))) for number in range(500)))
+    assert engine.writer.commits - before < 100
+    with engine.snapshot() as snapshot:
+        assert sum(1 for _ in snapshot.keys("records", b"", b"\xff")) == 500
+
+
+async def test_insert_refuses_a_key_that_exists(engine: LmdbEngine) -> None:
+    def work(transaction: Transaction) -> bool:
+        transaction.insert("records", b"k", b"1")
+        with pytest.raises(DuplicateKey):
+            transaction.insert("records", b"k", b"2")
+        return transaction.delete("records", b"k") and not transaction.delete("records", b"k")
+
+    assert await engine.write(work)
+
+
+async def test_a_range_is_deleted_in_slices(engine: LmdbEngine) -> None:
+    await engine.write(put(*((bytes([number]), b"v") for number in range(1, 100))))
+    removed = []
+    while True:
+        removed.append(await engine.write(lambda t: t.delete_range("records", b"\x05", b"\x50", 30)))
+        if removed[-1] < 30:
+            break
+    assert sum(removed) == 0x50 - 5
+    with engine.snapshot() as snapshot:
+        assert len(list(snapshot.keys("records", b"", b"\xff"))) == 99 - 0x50 + 5
+
+
+async def test_the_map_grows(tmp_path: Path) -> None:
+    engine = LmdbEngine(tmp_path / "small", map_bytes=1 << 20)
+    blob = bytes(200_000)
+    for number in range(20):
+        await engine.write(put((str(number).encode(), blob)))
+    await asyncio.gather(*(engine.write(put((f"g{number}".encode(), blob))) for number in range(20)))
+    with engine.snapshot() as snapshot:
+        assert sum(len(value) for _, value in snapshot.scan("records", b"", b"\xff")) == 40 * len(blob)
+    engine.close()
+
+
+async def test_everything_is_there_after_reopening(tmp_path: Path) -> None:
+    engine = LmdbEngine(tmp_path)
+    await engine.write(put((b"large", bytes(range(256)) * 65_536)))
+    engine.close()
+    engine = LmdbEngine(tmp_path)
+    with engine.snapshot() as snapshot:
+        assert snapshot.get("records", b"large") == bytes(range(256)) * 65_536
+    engine.close()
+    with pytest.raises(StorageError):
+        await engine.write(put((b"late", b"")))
+
+
+async def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    engine = LmdbEngine(tmp_path)
+    with pytest.raises(PathInUse):
+        LmdbEngine(tmp_path)
+    engine.close()
+    LmdbEngine(tmp_path).close()
+
+
+async def test_a_waiter_that_gives_up_does_not_disturb_others(engine: LmdbEngine) -> None:
+    impatient = asyncio.create_task(engine.write(put((b"i", b""))))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    assert await engine.write(put((b"j", b""))) == 1
+    with pytest.raises(asyncio.CancelledError):
+        await impatient
