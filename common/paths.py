@@ -84,6 +84,35 @@ def _walk_array(array: list[Any], parts: Sequence[str], at: int, expand: bool) -
             yield from _walk(element, parts, at + 1, expand)
 
 
+def positioned_values(document: Any, parts: Sequence[str], *, expand: bool = True) -> Iterator[tuple[Any, int | None]]:
+    """`path_values`, each with its position in the outermost array that was entered element by element."""
+    value = document
+    for at, part in enumerate(parts):
+        if type(value) is list:
+            yield from _positioned_in_array(value, parts, at, expand)
+            return
+        entered = as_object(value)
+        value = MISSING if entered is None else entered.get(part, MISSING)
+    if expand and type(value) is list:
+        for position, element in enumerate(value):
+            yield element, position
+    yield value, None
+
+
+def _positioned_in_array(
+    array: list[Any], parts: Sequence[str], at: int, expand: bool
+) -> Iterator[tuple[Any, int | None]]:
+    for position, element in enumerate(array):
+        entered = as_object(element)
+        if entered is not None:
+            for found in _walk(entered, parts, at, expand):
+                yield found, position
+    if is_index(parts[at]) and (index := int(parts[at])) < len(array):
+        rest = parts[at + 1 :]
+        if not rest or type(array[index]) is list or as_object(array[index]) is not None:
+            yield from positioned_values(array[index], rest, expand=expand)
+
+
 def expression_path(document: Any, parts: Sequence[str]) -> Any:
     """The value of a field path in an expression: arrays on the way are mapped over their objects."""
     return _expression_from(document, parts, 0)

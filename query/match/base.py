@@ -6,14 +6,15 @@ array filters look at elements.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
 from ...common.ordering import Collator
-from ...common.paths import Path, as_object, path_values, split_path
+from ...common.paths import Path, as_object, path_values, positioned_values, split_path
 from ...common.values import MISSING, Document
 
 Predicate = Callable[[Document], bool]
+PositionFinder = Callable[[Document], int | None]
 ValueTest = Callable[[Any], bool]
 Variables = Mapping[str, Any]
 
@@ -21,7 +22,12 @@ NO_VARIABLES: Final[Variables] = {}
 
 
 class MatchNode(ABC):
-    """A part of a predicate."""
+    """A part of a predicate.
+
+    `rank` orders the nodes below a conjunction or disjunction: in this order they are shown and tried.
+    """
+
+    rank: int = 100
 
     @abstractmethod
     def compile(self, variables: Variables | None = None) -> Predicate:
@@ -45,9 +51,28 @@ class MatchNode(ABC):
 
         return test
 
+    def position(self, variables: Variables | None = None) -> PositionFinder | None:
+        """A function that gives the position, in an array of the document, of the element that made it match.
+
+        It is what `$` stands for in updates and projections. None when the node never tells one.
+        """
+        return None
+
     def simplified(self) -> "MatchNode":
         """The node in its simplest form with the same meaning."""
         return self
+
+    def order(self) -> tuple[Any, ...]:
+        """Where the node stands among its siblings."""
+        return (self.rank, "", tuple(child.order() for child in self.children()))
+
+    def alternative_key(self) -> Hashable | None:
+        """Equal for nodes of a disjunction that can be one node; None where there is no such node."""
+        return None
+
+    def joined(self, others: "Sequence[MatchNode]") -> "MatchNode":
+        """One node that matches what this one or any of the others matches; all have the same `alternative_key`."""
+        raise TypeError(f"{type(self).__name__} cannot be joined")
 
     def children(self) -> Sequence["MatchNode"]:
         """The nodes directly below."""
@@ -59,6 +84,8 @@ class MatchNode(ABC):
 
 class AlwaysTrue(MatchNode):
     """Matches everything: the empty query."""
+
+    rank = 25
 
     def compile(self, variables: Variables | None = None) -> Predicate:
         """See `MatchNode.compile`."""
@@ -79,6 +106,8 @@ class AlwaysTrue(MatchNode):
 
 class AlwaysFalse(MatchNode):
     """Matches nothing."""
+
+    rank = 24
 
     def compile(self, variables: Variables | None = None) -> Predicate:
         """See `MatchNode.compile`."""
@@ -116,6 +145,26 @@ class PathNode(MatchNode):
     @abstractmethod
     def value_test(self, variables: Variables | None = None) -> ValueTest:
         """See `MatchNode.value_test`."""
+
+    def order(self) -> tuple[Any, ...]:
+        """See `MatchNode.order`."""
+        return (self.rank, self.path, tuple(child.order() for child in self.children()))
+
+    def element_position(self, value: Any, variables: Variables | None = None) -> int | None:
+        """The position within the value that decided, where the condition itself looks at elements."""
+        return None
+
+    def position(self, variables: Variables | None = None) -> PositionFinder | None:
+        """See `MatchNode.position`."""
+        test = self.value_test(variables)
+
+        def find(document: Document) -> int | None:
+            for value, position in positioned_values(document, self.parts, expand=self.expand):
+                if test(value):
+                    return self.element_position(value, variables) if position is None else position
+            return None
+
+        return find
 
     @abstractmethod
     def condition(self) -> Document:

@@ -13,6 +13,9 @@ from .base import MatchContext, MatchNode, OperatorParser, PathNode, ValueTest, 
 _POSITION_MAX: Final = 2**31 - 1
 
 
+_RANKS: Final = {"$bitsAllSet": 14, "$bitsAllClear": 15, "$bitsAnySet": 16, "$bitsAnyClear": 17}
+
+
 class BitTest(PathNode):
     """Some bits of the value are set, or clear.
 
@@ -23,6 +26,7 @@ class BitTest(PathNode):
     def __init__(self, path: str, operator: str, mask: int) -> None:
         super().__init__(path)
         self.operator = operator
+        self.rank = _RANKS[operator]
         self.mask = mask
 
     def condition(self) -> Document:

@@ -5,7 +5,7 @@ is known when the predicate compiles, so that the function that runs per value i
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
 from bson import DatetimeMS, Decimal128, Int64, MaxKey, MinKey, Regex
@@ -30,6 +30,9 @@ PLAIN_NUMBERS: Final = frozenset((int, float, Int64))
 """The types whose values Python compares as MongoDB does, NaN apart."""
 
 
+_RANKS: Final = {"$eq": 5, "$lte": 6, "$lt": 7, "$gt": 8, "$gte": 9}
+
+
 class Comparison(PathNode):
     """A value stands in a relation to the operand."""
 
@@ -38,6 +41,16 @@ class Comparison(PathNode):
         self.operator = operator
         self.value = value
         self.collator = collator
+        self.rank = _RANKS[operator]
+
+    def alternative_key(self) -> Hashable | None:
+        """See `MatchNode.alternative_key`."""
+        return ("$eq", self.path) if self.operator == "$eq" else None
+
+    def joined(self, others: Sequence[MatchNode]) -> MatchNode:
+        """See `MatchNode.joined`."""
+        values = [self.value, *(other.value for other in others if isinstance(other, Comparison))]
+        return In(self.path, values, (), self.collator).simplified()
 
     def condition(self) -> Document:
         """See `PathNode.condition`."""
@@ -187,6 +200,8 @@ def _range_test(operator: str, operand: Any, collator: Collator | None) -> Value
 
 class In(PathNode):
     """A value equals one of several, or matches one of several regular expressions."""
+
+    rank = 13
 
     def __init__(
         self,

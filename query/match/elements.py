@@ -24,6 +24,8 @@ _PATHLESS_IN_ELEMENTS: Final = frozenset(("$and", "$or", "$nor", "$where"))
 class Exists(PathNode):
     """There is a value."""
 
+    rank = 12
+
     expand = False
 
     def condition(self) -> Document:
@@ -37,6 +39,8 @@ class Exists(PathNode):
 
 class TypeIs(PathNode):
     """A value is of one of some types."""
+
+    rank = 20
 
     def __init__(self, path: str, types: frozenset[BsonType], *, all_numbers: bool = False) -> None:
         super().__init__(path)
@@ -57,6 +61,8 @@ class TypeIs(PathNode):
 class Size(PathNode):
     """The value is an array of a certain length."""
 
+    rank = 4
+
     expand = False
 
     def __init__(self, path: str, size: int) -> None:
@@ -75,6 +81,8 @@ class Size(PathNode):
 
 class Mod(PathNode):
     """A number, cut to an integer, leaves a certain remainder."""
+
+    rank = 11
 
     def __init__(self, path: str, divisor: int, remainder: int) -> None:
         super().__init__(path)
@@ -115,6 +123,8 @@ def _dividend(value: Any) -> int | None:
 class ElemMatchObject(PathNode):
     """An element of an array, taken as a document, matches a query."""
 
+    rank = 2
+
     expand = False
 
     def __init__(self, path: str, child: MatchNode) -> None:
@@ -146,6 +156,11 @@ class ElemMatchObject(PathNode):
         test = self.element_test(variables)
         return lambda value: type(value) is list and any(map(test, value))
 
+    def element_position(self, value: Any, variables: Variables | None = None) -> int | None:
+        """See `PathNode.element_position`."""
+        test = self.element_test(variables)
+        return next((at for at, element in enumerate(value) if test(element)), None)
+
     def simplified(self) -> MatchNode:
         """See `MatchNode.simplified`."""
         return ElemMatchObject(self.path, self.child.simplified())
@@ -153,6 +168,8 @@ class ElemMatchObject(PathNode):
 
 class ElemMatchValue(PathNode):
     """An element of an array satisfies some operators, all of them by itself."""
+
+    rank = 3
 
     expand = False
 
@@ -179,6 +196,11 @@ class ElemMatchValue(PathNode):
         """See `MatchNode.value_test`."""
         test = self.element_test(variables)
         return lambda value: type(value) is list and any(map(test, value))
+
+    def element_position(self, value: Any, variables: Variables | None = None) -> int | None:
+        """See `PathNode.element_position`."""
+        test = self.element_test(variables)
+        return next((at for at, element in enumerate(value) if test(element)), None)
 
 
 def is_operator_document(value: Any) -> bool:
@@ -303,7 +325,7 @@ def _all_element(path: str, item: Any, context: MatchContext) -> MatchNode:
     return parse_elem_match(path, item["$elemMatch"], item, context)
 
 
-def parse_elem_match(path: str, operand: Any, _: Document, context: MatchContext) -> MatchNode:
+def parse_elem_match(path: str, operand: Any, _: Document, context: MatchContext) -> ElemMatchObject | ElemMatchValue:
     """`$elemMatch: {operators}` on the elements, or `$elemMatch: {query}` on the elements as documents."""
     if not isinstance(operand, dict):
         raise BadValue("$elemMatch needs an Object")

@@ -15,6 +15,8 @@ from .base import NO_VARIABLES, AlwaysFalse, AlwaysTrue, MatchContext, MatchNode
 class ExprMatch(MatchNode):
     """An expression is true for the document."""
 
+    rank = 23
+
     def __init__(self, expression: Expression) -> None:
         self.expression = expression
 

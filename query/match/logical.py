@@ -1,11 +1,21 @@
 """And, or, nor and not."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from ...common.errors import BadValue
 from ...common.values import Document
-from .base import AlwaysFalse, AlwaysTrue, MatchContext, MatchNode, PathNode, Predicate, ValueTest, Variables
+from .base import (
+    AlwaysFalse,
+    AlwaysTrue,
+    MatchContext,
+    MatchNode,
+    PathNode,
+    PositionFinder,
+    Predicate,
+    ValueTest,
+    Variables,
+)
 
 
 class _Group(MatchNode):
@@ -38,6 +48,8 @@ class _Group(MatchNode):
 class And(_Group):
     """All of the nodes match."""
 
+    rank = 0
+
     operator = "$and"
 
     def compile(self, variables: Variables | None = None) -> Predicate:
@@ -61,11 +73,25 @@ class And(_Group):
                 kept.append(simple)
         if not kept:
             return AlwaysTrue()
-        return kept[0] if len(kept) == 1 else And(kept)
+        return kept[0] if len(kept) == 1 else And(_in_order(kept))
+
+    def position(self, variables: Variables | None = None) -> PositionFinder | None:
+        """See `MatchNode.position`: the last node that tells one decides."""
+        finders = [finder for child in self._children if (finder := child.position(variables)) is not None]
+        if not finders:
+            return None
+
+        def find(document: Document) -> int | None:
+            found = (finder(document) for finder in reversed(finders))
+            return next((position for position in found if position is not None), None)
+
+        return find
 
 
 class Or(_Group):
     """At least one of the nodes matches."""
+
+    rank = 1
 
     operator = "$or"
 
@@ -90,11 +116,14 @@ class Or(_Group):
                 kept.append(simple)
         if not kept:
             return AlwaysFalse()
-        return kept[0] if len(kept) == 1 else Or(kept)
+        kept = _joined(kept)
+        return kept[0] if len(kept) == 1 else Or(_in_order(kept))
 
 
 class Nor(_Group):
     """None of the nodes matches."""
+
+    rank = 19
 
     operator = "$nor"
 
@@ -117,11 +146,13 @@ class Nor(_Group):
                 return AlwaysFalse()
             if not isinstance(simple, AlwaysFalse):
                 kept.append(simple)
-        return Nor(kept) if kept else AlwaysTrue()
+        return Nor(_in_order(kept)) if kept else AlwaysTrue()
 
 
 class Not(MatchNode):
     """The node does not match; what is missing counts as not matching, so that the negation holds for it."""
+
+    rank = 18
 
     def __init__(self, child: MatchNode) -> None:
         self.child = child
@@ -160,6 +191,18 @@ class Not(MatchNode):
         if isinstance(simple, AlwaysTrue):
             return AlwaysFalse()
         return Not(simple)
+
+
+def _in_order(nodes: Sequence[MatchNode]) -> list[MatchNode]:
+    return sorted(nodes, key=lambda node: node.order())
+
+
+def _joined(nodes: Sequence[MatchNode]) -> list[MatchNode]:
+    """The nodes of a disjunction, with those that can be one node made one: equalities on a path become `$in`."""
+    groups: dict[Hashable, list[MatchNode]] = {}
+    for node in nodes:
+        groups.setdefault(node.alternative_key() or id(node), []).append(node)
+    return [group[0].joined(group[1:]) if len(group) > 1 else group[0] for group in groups.values()]
 
 
 def all_of(tests: list[ValueTest]) -> ValueTest:

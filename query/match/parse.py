@@ -12,7 +12,7 @@ from ...common.values import Document
 from . import bits, comparison, elements, patterns
 from .base import AlwaysFalse, AlwaysTrue, MatchContext, MatchNode, OperatorParser
 from .comparison import parse_equality
-from .elements import is_operator_document
+from .elements import ElemMatchObject, ElemMatchValue, is_operator_document, parse_elem_match
 from .evaluation import parse_expr, parse_sample_rate, parse_where
 from .logical import And, parse_and, parse_nor, parse_or
 from .schema import parse_json_schema
@@ -62,10 +62,16 @@ _DEPTH_MAX: Final = 100
 
 
 class _Parser(MatchContext):
-    def __init__(self, collator: Collator | None, defined_variables: frozenset[str]) -> None:
+    def __init__(
+        self, collator: Collator | None, defined_variables: frozenset[str], *, in_elements: bool = False
+    ) -> None:
         super().__init__(collator, defined_variables)
         self._depth = 0
-        self._in_elements = 0
+        self._in_elements = int(in_elements)
+
+    def elements(self, condition: Document) -> ElemMatchObject | ElemMatchValue:
+        """Parses what `$elemMatch` wants of an element, wherever the array is."""
+        return parse_elem_match("", condition, {}, self)
 
     def filter(self, document: Document, *, nested: bool = True) -> MatchNode:
         """See `MatchContext.filter`."""
@@ -145,3 +151,13 @@ def parse_condition(
     if isinstance(condition, (Regex, re.Pattern)):
         return parse_equality("", condition, parser)
     return parse_equality("", condition, parser)
+
+
+def parse_elements(
+    condition: Document,
+    *,
+    collator: Collator | None = None,
+    defined_variables: frozenset[str] = frozenset(),
+) -> ElemMatchObject | ElemMatchValue:
+    """The tree of what `$elemMatch` of a projection wants of an element."""
+    return _Parser(collator, defined_variables, in_elements=True).elements(condition)

@@ -17,6 +17,8 @@ _PYTHON_FLAGS: Final = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "
 class RegexMatch(PathNode):
     """A string matches a regular expression, or the value is that very expression."""
 
+    rank = 10
+
     def __init__(self, path: str, pattern: str, flags: str = "") -> None:
         super().__init__(path)
         self.pattern = pattern
