@@ -1,0 +1,310 @@
+"""The documents of one collection with their indexes: insert, fetch, replace, remove, scan.
+
+Everything happens within the transaction that is handed in, so documents, index entries and counts agree at every moment
+that anybody can see. A record lies under the collection's number and its record key: an eight-byte record id in the order of
+insertion, or the KeyString of `_id` where the collection is clustered. An index entry lies under the index's number and the
+KeyString of the indexed values, with the record key as its value (and, unless the index is unique, at the end of its key).
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..common.display import value_text
+from ..common.errors import BSONObjectTooLarge, CannotIndexParallelArrays, DuplicateKey
+from ..common.limits import INTERNAL_DOCUMENT_BYTES_MAX
+from ..common.paths import get_path, split_path
+from ..common.values import MISSING, Document, decode, encode
+from ..kernels import ParallelArrays, index_keys, key_of_id, key_string
+from ..storage.engine import Snapshot, Transaction
+from ..storage.errors import DuplicateKey as KeyTaken
+from ..storage.keys import after, number_key, number_of
+from .collections import Collection
+from .index_specs import IndexSpec
+
+_STATS: Final = struct.Struct(">QQQ")
+_STATS_PREFIX: Final = b"stats"
+_MULTIKEY_PREFIX: Final = b"multikey"
+
+
+@dataclass(slots=True)
+class Stats:
+    """Count and bytes of a collection's documents, and the next record id."""
+
+    count: int = 0
+    data_bytes: int = 0
+    next_record: int = 1
+
+
+def read_stats(snapshot: Snapshot, collection: Collection) -> Stats:
+    """The counts of a collection as of the snapshot."""
+    stored = snapshot.get("meta", _STATS_PREFIX + number_key(collection.id))
+    return Stats() if stored is None else Stats(*_STATS.unpack(stored))
+
+
+def write_stats(transaction: Transaction, collection: Collection, stats: Stats) -> None:
+    """Keep the counts."""
+    packed = _STATS.pack(max(stats.count, 0), max(stats.data_bytes, 0), stats.next_record)
+    transaction.put("meta", _STATS_PREFIX + number_key(collection.id), packed)
+
+
+def insert(transaction: Transaction, collection: Collection, raw: bytes) -> bytes:
+    """Store a new document (with its `_id`) and its index entries; returns its record key.
+
+    Raises:
+        DuplicateKey: a unique index holds one of its keys; `keyPattern` and `keyValue` are in `extra`.
+        CannotIndexParallelArrays: two fields of an index are arrays.
+        BSONObjectTooLarge: larger than a document may be.
+    """
+    return insert_many(transaction, collection, (raw,))[0]
+
+
+def insert_many(transaction: Transaction, collection: Collection, raws: Iterable[bytes]) -> list[bytes]:
+    """Store several; the first failure leaves the transaction to be given up."""
+    stats = read_stats(transaction, collection)
+    prefix = number_key(collection.id)
+    keys = []
+    for raw in raws:
+        if len(raw) > INTERNAL_DOCUMENT_BYTES_MAX:
+            raise BSONObjectTooLarge(
+                f"BSONObj size: {len(raw)} (0x{len(raw):X}) is invalid. Size must be between 0 and "
+                f"{INTERNAL_DOCUMENT_BYTES_MAX}(16MB)"
+            )
+        if collection.clustered:
+            record_key = key_of_id(raw)
+            try:
+                transaction.insert("records", prefix + record_key, raw)
+            except KeyTaken:
+                raise _duplicate(collection, IndexSpec.for_id(), raw) from None
+        else:
+            record_key = number_key(stats.next_record)
+            stats.next_record += 1
+            transaction.put("records", prefix + record_key, raw)
+        for index in collection.indexes:
+            for key in entry_keys(transaction, index, raw):
+                _add_entry(transaction, collection, index, key, record_key, raw)
+        stats.count += 1
+        stats.data_bytes += len(raw)
+        keys.append(record_key)
+    write_stats(transaction, collection, stats)
+    if collection.capped:
+        _make_room(transaction, collection)
+    return keys
+
+
+def replace(transaction: Transaction, collection: Collection, record_key: bytes, old: bytes, new: bytes) -> None:
+    """Put a document in the place of another with the same `_id`; entries that do not change are left alone.
+
+    Raises:
+        DuplicateKey, CannotIndexParallelArrays, BSONObjectTooLarge: as `insert`.
+    """
+    if len(new) > INTERNAL_DOCUMENT_BYTES_MAX:
+        raise BSONObjectTooLarge(f"Resulting document after update is larger than {INTERNAL_DOCUMENT_BYTES_MAX}")
+    transaction.put("records", number_key(collection.id) + record_key, new)
+    for index in collection.indexes:
+        before = set(entry_keys(transaction, index, old))
+        now = set(entry_keys(transaction, index, new))
+        for key in before - now:
+            _remove_entry(transaction, index, key, record_key)
+        for key in now - before:
+            _add_entry(transaction, collection, index, key, record_key, new)
+    if len(new) != len(old):
+        stats = read_stats(transaction, collection)
+        stats.data_bytes += len(new) - len(old)
+        write_stats(transaction, collection, stats)
+
+
+def remove(transaction: Transaction, collection: Collection, record_key: bytes, old: bytes) -> None:
+    """Take a document and its index entries away."""
+    transaction.delete("records", number_key(collection.id) + record_key)
+    for index in collection.indexes:
+        for key in entry_keys(transaction, index, old):
+            _remove_entry(transaction, index, key, record_key)
+    stats = read_stats(transaction, collection)
+    stats.count -= 1
+    stats.data_bytes -= len(old)
+    write_stats(transaction, collection, stats)
+
+
+def fetch(snapshot: Snapshot, collection: Collection, record_key: bytes) -> bytes | None:
+    """The document of a record key."""
+    return snapshot.get("records", number_key(collection.id) + record_key)
+
+
+def record_key_of_id(snapshot: Snapshot, collection: Collection, identity: Any) -> bytes | None:
+    """The record key of the document whose `_id` equals `identity`."""
+    wanted = encode({"_id": identity})
+    if collection.clustered:
+        return key_of_id(wanted)
+    index = collection.indexes[0]
+    (key,) = index_keys(_collated(index, wanted), ["_id"], [False], False)[0]
+    return snapshot.get("indexes", number_key(index.id) + key)
+
+
+def fetch_by_id(snapshot: Snapshot, collection: Collection, identity: Any) -> tuple[bytes, bytes] | None:
+    """Record key and document of the `_id`."""
+    record_key = record_key_of_id(snapshot, collection, identity)
+    raw = None if record_key is None else fetch(snapshot, collection, record_key)
+    return None if record_key is None or raw is None else (record_key, raw)
+
+
+def scan(
+    snapshot: Snapshot,
+    collection: Collection,
+    *,
+    after_key: bytes | None = None,
+    low: bytes | None = None,
+    high: bytes | None = None,
+    reverse: bool = False,
+) -> Iterator[tuple[bytes, bytes]]:
+    """Record keys and documents in the order of their record keys.
+
+    Args:
+        after_key: go on behind this record key (before it, when `reverse`).
+        low, high: record keys with `low <= key < high`.
+    """
+    prefix = number_key(collection.id)
+    start = prefix + (low or b"")
+    stop = prefix + high if high is not None else after(prefix)
+    if after_key is not None:
+        if reverse:
+            stop = min(stop, prefix + after_key)
+        else:
+            start = max(start, prefix + after_key + b"\0")
+    if start >= stop:
+        return
+    skip = len(prefix)
+    for key, raw in snapshot.scan("records", start, stop, reverse=reverse):
+        yield key[skip:], raw
+
+
+def index_scan(
+    snapshot: Snapshot,
+    index: IndexSpec,
+    low: bytes = b"",
+    high: bytes | None = None,
+    *,
+    after_key: bytes | None = None,
+    reverse: bool = False,
+) -> Iterator[tuple[bytes, bytes]]:
+    """Entries of an index as (entry key, record key), in the order of the index.
+
+    Args:
+        low, high: entry keys with `low <= key < high`, as `key_string` makes them.
+        after_key: go on behind this entry key (before it, when `reverse`).
+    """
+    prefix = number_key(index.id)
+    start = prefix + low
+    stop = prefix + high if high is not None else after(prefix)
+    if after_key is not None:
+        if reverse:
+            stop = min(stop, prefix + after_key)
+        else:
+            start = max(start, prefix + after_key + b"\0")
+    if start >= stop:
+        return
+    skip = len(prefix)
+    for key, record_key in snapshot.scan("indexes", start, stop, reverse=reverse):
+        yield key[skip:], record_key
+
+
+def entry_keys(transaction: Transaction, index: IndexSpec, raw: bytes) -> list[bytes]:
+    """The KeyStrings under which an index keeps a document; learns which paths hold arrays."""
+    if index.state.accepts is not None and not index.state.accepts(raw):
+        return []
+    try:
+        keys, multikey = index_keys(_collated(index, raw), list(index.paths), list(index.descending), index.sparse)
+    except ParallelArrays as error:
+        raise CannotIndexParallelArrays(str(error)) from None
+    if multikey:
+        _learn_multikey(transaction, index, multikey)
+    return keys
+
+
+def _collated(index: IndexSpec, raw: bytes) -> bytes:
+    """The document as the index compares it: with a collation, its strings are replaced by their sort keys."""
+    collation = index.collation
+    if collation is None:
+        return raw
+    return encode({name: _sort_keys(value, collation.key) for name, value in decode(raw).items()})
+
+
+def _sort_keys(value: Any, key: Any) -> Any:
+    if type(value) is str:
+        return key(value).decode("latin-1")
+    if type(value) is dict:
+        return {name: _sort_keys(item, key) for name, item in value.items()}
+    if type(value) is list:
+        return [_sort_keys(item, key) for item in value]
+    return value
+
+
+def collated_key_string(index: IndexSpec, values: Document, descending: list[bool]) -> bytes:
+    """KeyString of the values (in order) as the index compares them; for the bounds of a scan."""
+    return key_string(_collated(index, encode(values)), descending)
+
+
+def _add_entry(
+    transaction: Transaction, collection: Collection, index: IndexSpec, key: bytes, record_key: bytes, raw: bytes
+) -> None:
+    if not index.unique:
+        transaction.put("indexes", number_key(index.id) + key + record_key, record_key)
+        return
+    try:
+        transaction.insert("indexes", number_key(index.id) + key, record_key)
+    except KeyTaken:
+        if transaction.get("indexes", number_key(index.id) + key) != record_key:
+            raise _duplicate(collection, index, raw) from None
+
+
+def _remove_entry(transaction: Transaction, index: IndexSpec, key: bytes, record_key: bytes) -> None:
+    entry = number_key(index.id) + key
+    if not index.unique:
+        transaction.delete("indexes", entry + record_key)
+    elif transaction.get("indexes", entry) == record_key:
+        transaction.delete("indexes", entry)
+
+
+def _duplicate(collection: Collection, index: IndexSpec, raw: bytes) -> DuplicateKey:
+    """MongoDB's words for a key that a unique index holds already."""
+    document = decode(raw)
+    found = {path: get_path(document, split_path(path)) for path in index.paths}
+    values = {path: None if value is MISSING else value for path, value in found.items()}
+    name = "_id_" if index.is_id else index.name
+    collation = "" if index.collation is None else f" collation: {value_text(index.collation.to_document())}"
+    return DuplicateKey(
+        f"E11000 duplicate key error collection: {collection.namespace} index: {name}{collation} "
+        f"dup key: {value_text(values)}",
+        extra={"keyPattern": index.key, "keyValue": values},
+    )
+
+
+def _learn_multikey(transaction: Transaction, index: IndexSpec, found: list[list[int]]) -> None:
+    known = index.state.multikey_paths or ((),) * len(index.paths)
+    merged = tuple(tuple(sorted({*had, *new})) for had, new in zip(known, found, strict=True))
+    if merged != index.state.multikey_paths:
+        # Told to readers before it is durable: a plan that expects arrays is right without them too.
+        index.state.multikey_paths = merged
+        transaction.put("meta", multikey_key(index), encode({"paths": [list(one) for one in merged]}))
+
+
+def multikey_key(index: IndexSpec) -> bytes:
+    """Where the catalog keeps what was learned of arrays in an index."""
+    return _MULTIKEY_PREFIX + number_key(index.id)
+
+
+def _make_room(transaction: Transaction, collection: Collection) -> None:
+    """Remove the oldest documents of a capped collection until it is within its limits."""
+    while True:
+        stats = read_stats(transaction, collection)
+        over_count = collection.capped_documents_max and stats.count > collection.capped_documents_max
+        if stats.count <= 1 or not (over_count or stats.data_bytes > collection.capped_bytes_max):
+            return
+        record_key, raw = next(scan(transaction, collection))
+        remove(transaction, collection, record_key, raw)
+
+
+def record_id_of(record_key: bytes) -> int:
+    """The record id as clients see it (`$recordId`)."""
+    return number_of(record_key.ljust(8, b"\0")[:8])
