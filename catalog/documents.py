@@ -1,9 +1,10 @@
 """The documents of one collection with their indexes: insert, fetch, replace, remove, scan.
 
-Everything happens within the transaction that is handed in, so documents, index entries and counts agree at every moment
-that anybody can see. A record lies under the collection's number and its record key: an eight-byte record id in the order of
-insertion, or the KeyString of `_id` where the collection is clustered. An index entry lies under the index's number and the
-KeyString of the indexed values, with the record key as its value (and, unless the index is unique, at the end of its key).
+Everything happens within the transaction that is handed in, so documents, index entries and counts agree at every
+moment that anybody can see. A record lies under the collection's number and its record key: an eight-byte record id in
+the order of insertion, or the KeyString of `_id` where the collection is clustered. An index entry lies under the
+index's number and the KeyString of the indexed values, with the record key as its value (and, unless the index is
+unique, at the end of its key).
 """
 
 import struct
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from ..common.display import value_text
 from ..common.errors import BSONObjectTooLarge, CannotIndexParallelArrays, DuplicateKey
-from ..common.limits import INTERNAL_DOCUMENT_BYTES_MAX
+from ..common.limits import DOCUMENT_BYTES_MAX_INTERNAL
 from ..common.paths import get_path, split_path
 from ..common.values import MISSING, Document, decode, encode
 from ..kernels import ParallelArrays, index_keys, key_of_id, key_string
@@ -39,14 +40,19 @@ class Stats:
 
 def read_stats(snapshot: Snapshot, collection: Collection) -> Stats:
     """The counts of a collection as of the snapshot."""
-    stored = snapshot.get("meta", _STATS_PREFIX + number_key(collection.id))
+    stored = snapshot.get("meta", stats_key(collection))
     return Stats() if stored is None else Stats(*_STATS.unpack(stored))
 
 
 def write_stats(transaction: Transaction, collection: Collection, stats: Stats) -> None:
     """Keep the counts."""
     packed = _STATS.pack(max(stats.count, 0), max(stats.data_bytes, 0), stats.next_record)
-    transaction.put("meta", _STATS_PREFIX + number_key(collection.id), packed)
+    transaction.put("meta", stats_key(collection), packed)
+
+
+def stats_key(collection: Collection) -> bytes:
+    """Where the counts are kept."""
+    return _STATS_PREFIX + number_key(collection.id)
 
 
 def insert(transaction: Transaction, collection: Collection, raw: bytes) -> bytes:
@@ -66,10 +72,10 @@ def insert_many(transaction: Transaction, collection: Collection, raws: Iterable
     prefix = number_key(collection.id)
     keys = []
     for raw in raws:
-        if len(raw) > INTERNAL_DOCUMENT_BYTES_MAX:
+        if len(raw) > DOCUMENT_BYTES_MAX_INTERNAL:
             raise BSONObjectTooLarge(
                 f"BSONObj size: {len(raw)} (0x{len(raw):X}) is invalid. Size must be between 0 and "
-                f"{INTERNAL_DOCUMENT_BYTES_MAX}(16MB)"
+                f"{DOCUMENT_BYTES_MAX_INTERNAL}(16MB)"
             )
         if collection.clustered:
             record_key = key_of_id(raw)
@@ -99,8 +105,8 @@ def replace(transaction: Transaction, collection: Collection, record_key: bytes,
     Raises:
         DuplicateKey, CannotIndexParallelArrays, BSONObjectTooLarge: as `insert`.
     """
-    if len(new) > INTERNAL_DOCUMENT_BYTES_MAX:
-        raise BSONObjectTooLarge(f"Resulting document after update is larger than {INTERNAL_DOCUMENT_BYTES_MAX}")
+    if len(new) > DOCUMENT_BYTES_MAX_INTERNAL:
+        raise BSONObjectTooLarge(f"Resulting document after update is larger than {DOCUMENT_BYTES_MAX_INTERNAL}")
     transaction.put("records", number_key(collection.id) + record_key, new)
     for index in collection.indexes:
         before = set(entry_keys(transaction, index, old))
@@ -220,6 +226,24 @@ def entry_keys(transaction: Transaction, index: IndexSpec, raw: bytes) -> list[b
     if multikey:
         _learn_multikey(transaction, index, multikey)
     return keys
+
+
+def fill_index(
+    transaction: Transaction, collection: Collection, index: IndexSpec, after_key: bytes | None, limit: int
+) -> bytes | None:
+    """Make the entries of up to `limit` documents behind `after_key`; returns where to go on, None at the end.
+
+    Raises:
+        DuplicateKey, CannotIndexParallelArrays: as `insert`.
+    """
+    last = None
+    slice_of = scan(transaction, collection, after_key=after_key)
+    rows = [row for _, row in zip(range(limit), slice_of, strict=False)]
+    for record_key, raw in rows:
+        for key in entry_keys(transaction, index, raw):
+            _add_entry(transaction, collection, index, key, record_key, raw)
+        last = record_key
+    return last if len(rows) == limit else None
 
 
 def _collated(index: IndexSpec, raw: bytes) -> bytes:

@@ -1,0 +1,460 @@
+"""The catalog: what exists, stored in one table, held in memory, changed by one change at a time.
+
+Readers (the event loop) see `published` collections: those whose change is durable. Write closures (on the writer's
+thread) see what the closures before them made, through `collection_in`, so that a write that was queued before a drop and runs
+after it finds nothing. Dropping takes the entry away at once; the records and index entries behind it are removed in
+slices afterwards, also after a restart.
+"""
+
+import asyncio
+import uuid as uuids
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ..common.collation import Collation
+from ..common.errors import (
+    CannotCreateIndex,
+    IllegalOperation,
+    IndexKeySpecsConflict,
+    IndexNotFound,
+    IndexOptionsConflict,
+    NamespaceExists,
+    NamespaceNotFound,
+)
+from ..common.values import Document, decode, encode
+from ..storage.engine import Engine, Snapshot, Transaction
+from ..storage.keys import after, number_key
+from . import documents
+from .collections import Collection, Kind
+from .index_specs import INDEXES_MAX, IndexSpec, IndexState
+from .namespaces import Namespace
+
+PartialCompiler = Callable[[Document, Collation | None], Callable[[bytes], bool]]
+
+_NEXT_ID: Final = b"next_id"
+_GARBAGE: Final = b"garbage"
+_SWEEP_KEYS: Final = 5000
+_BUILD_DOCUMENTS: Final = 1000
+
+
+class Catalog:
+    """Every database and collection."""
+
+    def __init__(self, engine: Engine, *, partial_compiler: PartialCompiler | None = None) -> None:
+        self._engine = engine
+        self._partial_compiler = partial_compiler
+        self._published: dict[Namespace, Collection] = {}
+        self._written: dict[Namespace, Collection] = {}
+        self._changing = asyncio.Lock()
+        self._sweeping: asyncio.Task[None] | None = None
+        self.generation = 0
+        """Moves with every change, for whoever remembers plans."""
+
+    def load(self) -> None:
+        """Read what is stored; once, before anything else."""
+        with self._engine.snapshot() as snapshot:
+            for _, raw in snapshot.scan("catalog", b"", after(b"\xff")):
+                collection = Collection.from_document(decode(raw))
+                for index in collection.indexes:
+                    self._prepare_index(index)
+                    learned = snapshot.get("meta", documents.multikey_key(index))
+                    if learned is not None:
+                        index.state.multikey_paths = tuple(tuple(one) for one in decode(learned)["paths"])
+                self._published[collection.namespace] = collection
+        self._written = dict(self._published)
+
+    async def resume(self) -> None:
+        """Finish what a stop interrupted: index builds are given up, dropped data is removed."""
+        for collection in list(self._published.values()):
+            broken = [index for index in collection.indexes if index.building]
+            if broken:
+                await self.drop_indexes(collection.namespace, [index.name for index in broken])
+        self.sweep()
+
+    def get(self, namespace: Namespace) -> Collection | None:
+        """The collection or view of this name."""
+        return self._published.get(namespace)
+
+    def collection_in(self, transaction: Transaction, namespace: Namespace) -> Collection | None:
+        """The same as a write closure has to see it: with every change that ran before."""
+        return self._written.get(namespace)
+
+    def list_databases(self) -> list[str]:
+        """Databases that hold something, sorted."""
+        return sorted({namespace.database for namespace in self._published})
+
+    def list_collections(self, database: str) -> list[Collection]:
+        """Everything in a database, sorted by name."""
+        return sorted(
+            (collection for namespace, collection in self._published.items() if namespace.database == database),
+            key=lambda collection: collection.namespace,
+        )
+
+    def all_collections(self) -> list[Collection]:
+        """Everything there is."""
+        return list(self._published.values())
+
+    def counts(self, collection: Collection, snapshot: Snapshot) -> tuple[int, int]:
+        """Count and bytes of the documents."""
+        stats = documents.read_stats(snapshot, collection)
+        return stats.count, stats.data_bytes
+
+    async def create(
+        self,
+        namespace: Namespace,
+        options: Document,
+        *,
+        kind: Kind = "collection",
+        indexes: Iterable[IndexSpec] | None = None,
+        exist_ok: bool = False,
+        uuid: uuids.UUID | None = None,
+    ) -> Collection:
+        """Make a collection or view; the options are taken as checked.
+
+        Args:
+            indexes: those it begins with; by default the one on `_id`, and none where it is clustered or a view.
+            exist_ok: return the existing one instead of raising.
+
+        Raises:
+            NamespaceExists: the name is taken.
+        """
+        (made,) = await self.create_many([(namespace, options, kind, indexes, uuid)], exist_ok=exist_ok)
+        return made
+
+    async def create_many(
+        self,
+        entries: Iterable[tuple[Namespace, Document, Kind, Iterable[IndexSpec] | None, uuids.UUID | None]],
+        *,
+        exist_ok: bool = False,
+    ) -> list[Collection]:
+        """Make several at once, all or none (a time-series view and its buckets)."""
+        wanted = list(entries)
+
+        def work(transaction: Transaction) -> dict[Namespace, Collection | None]:
+            made: dict[Namespace, Collection | None] = {}
+            for namespace, options, kind, indexes, uuid in wanted:
+                existing = self._written.get(namespace)
+                if existing is not None:
+                    if not exist_ok:
+                        raise NamespaceExists(f"Collection {namespace} already exists.")
+                    made[namespace] = existing
+                    continue
+                made[namespace] = self._make(transaction, namespace, options, kind, indexes, uuid)
+            return made
+
+        changes = await self._change(work)
+        return [collection for collection in changes.values() if collection is not None]
+
+    async def drop(self, *namespaces: Namespace) -> None:
+        """Take collections and views away, together; names that do not exist are passed over."""
+
+        def work(transaction: Transaction) -> dict[Namespace, Collection | None]:
+            changes: dict[Namespace, Collection | None] = {}
+            for namespace in namespaces:
+                collection = self._written.get(namespace)
+                if collection is not None:
+                    self._forget(transaction, collection)
+                    changes[namespace] = None
+            return changes
+
+        await self._change(work)
+        self.sweep()
+
+    async def drop_database(self, database: str) -> bool:
+        """Take away everything in a database; True where there was something."""
+        gone = [collection.namespace for collection in self.list_collections(database)]
+        await self.drop(*gone)
+        return bool(gone)
+
+    async def rename(self, source: Namespace, target: Namespace, *, drop_target: bool = False) -> None:
+        """Give a collection another name, in another database where asked; it stays the same collection.
+
+        Raises:
+            NamespaceNotFound, NamespaceExists
+        """
+
+        def work(transaction: Transaction) -> dict[Namespace, Collection | None]:
+            collection = self._written.get(source)
+            if collection is None:
+                raise NamespaceNotFound(f"Source collection {source} does not exist")
+            taken = self._written.get(target)
+            if taken is not None:
+                if not drop_target:
+                    raise NamespaceExists("target namespace exists")
+                self._forget(transaction, taken)
+            transaction.delete("catalog", _entry_key(source))
+            moved = collection.with_changes(namespace=target)
+            self._store(transaction, moved)
+            return {source: None, target: moved}
+
+        await self._change(work)
+        self.sweep()
+
+    async def modify(self, namespace: Namespace, change: Callable[[Collection], Collection]) -> Collection:
+        """Put `change(collection)` in the collection's place.
+
+        Raises:
+            NamespaceNotFound, and whatever `change` raises
+        """
+        changed = await self.modify_many({namespace: change})
+        return changed[0]
+
+    async def modify_many(self, wanted: dict[Namespace, Callable[[Collection], Collection]]) -> list[Collection]:
+        """The same for several at once, all or none."""
+
+        def work(transaction: Transaction) -> dict[Namespace, Collection | None]:
+            changes: dict[Namespace, Collection | None] = {}
+            for namespace, change in wanted.items():
+                changed = change(self._existing(namespace))
+                self._store(transaction, changed)
+                changes[namespace] = changed
+            return changes
+
+        changes = await self._change(work)
+        return [collection for collection in changes.values() if collection is not None]
+
+    async def create_indexes(self, namespace: Namespace, specs: Iterable[IndexSpec]) -> tuple[int, int]:
+        """Make indexes and fill them while others read and write; returns how many there were before and after.
+
+        Raises:
+            NamespaceNotFound: no such collection.
+            IndexOptionsConflict, IndexKeySpecsConflict, CannotCreateIndex: it collides with one that exists.
+            DuplicateKey: a unique index over data that is not; nothing is left of the new indexes.
+        """
+        collection = self._published.get(namespace)
+        if collection is None:
+            raise NamespaceNotFound(f"ns does not exist: {namespace}")
+        before = len(collection.indexes)
+        names: list[str] = []
+
+        def work(transaction: Transaction) -> dict[Namespace, Collection | None]:
+            names.clear()
+            current = self._existing(namespace)
+            for spec in specs:
+                if not is_new_index(current, spec):
+                    continue
+                if len(current.indexes) >= INDEXES_MAX:
+                    raise CannotCreateIndex(f"add index fails, too many indexes for {namespace}")
+                index = self._number_index(transaction, spec, building=True)
+                current = current.with_changes(indexes=(*current.indexes, index))
+                names.append(index.name)
+            if names:
+                self._store(transaction, current)
+            return {namespace: current}
+
+        (changed,) = (await self._change(work)).values()
+        assert changed is not None
+        if names:
+            try:
+                for name in names:
+                    await self._build(namespace, name)
+            except BaseException:
+                await self.drop_indexes(namespace, names)
+                raise
+
+            def finish(current: Collection) -> Collection:
+                return current.with_changes(
+                    indexes=tuple(
+                        index.with_changes(building=False) if index.name in names else index
+                        for index in current.indexes
+                    )
+                )
+
+            changed = await self.modify(namespace, finish)
+        return before, len(changed.indexes)
+
+    async def drop_indexes(self, namespace: Namespace, names: Iterable[str]) -> None:
+        """Take indexes away.
+
+        Raises:
+            NamespaceNotFound, IndexNotFound
+        """
+        wanted = list(names)
+
+        def work(transaction: Transaction) -> dict[Namespace, Collection | None]:
+            collection = self._existing(namespace)
+            for name in wanted:
+                index = collection.index(name)
+                if index is None:
+                    raise IndexNotFound(f"index not found with name [{name}]")
+                self._forget_index(transaction, index)
+                collection = collection.with_changes(
+                    indexes=tuple(other for other in collection.indexes if other.name != name)
+                )
+            self._store(transaction, collection)
+            return {namespace: collection}
+
+        await self._change(work)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """See that what was dropped is removed, in the background."""
+        if self._sweeping is None or self._sweeping.done():
+            self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
+
+    async def close(self) -> None:
+        """Wait for the background work's current slice and leave the rest to the next start."""
+        if self._sweeping is not None and not self._sweeping.done():
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
+
+    async def _change(
+        self, work: Callable[[Transaction], dict[Namespace, Collection | None]]
+    ) -> dict[Namespace, Collection | None]:
+        """Run a change on the writer's thread, show it to later closures at once and to readers when it is durable."""
+
+        def closure(transaction: Transaction) -> dict[Namespace, Collection | None]:
+            changes = work(transaction)
+            _apply(self._written, changes)
+            return changes
+
+        async with self._changing:
+            try:
+                changes = await self._engine.write(closure)
+            except BaseException:
+                self._written = dict(self._published)
+                raise
+            _apply(self._published, changes)
+            self.generation += 1
+            return changes
+
+    def _existing(self, namespace: Namespace) -> Collection:
+        collection = self._written.get(namespace)
+        if collection is None:
+            raise NamespaceNotFound(f"ns does not exist: {namespace}")
+        return collection
+
+    def _make(
+        self,
+        transaction: Transaction,
+        namespace: Namespace,
+        options: Document,
+        kind: Kind,
+        indexes: Iterable[IndexSpec] | None,
+        uuid: uuids.UUID | None,
+    ) -> Collection:
+        if indexes is None:
+            plain = kind == "collection" and not options.get("clusteredIndex")
+            indexes = [IndexSpec.for_id(options.get("collation"))] if plain else []
+        collection = Collection(
+            namespace=namespace,
+            kind=kind,
+            id=_next_id(transaction) if kind == "collection" else 0,
+            uuid=uuid or uuids.uuid4(),
+            options=options,
+            indexes=tuple(self._number_index(transaction, index) for index in indexes),
+        )
+        self._store(transaction, collection)
+        return collection
+
+    def _number_index(self, transaction: Transaction, spec: IndexSpec, *, building: bool = False) -> IndexSpec:
+        index = spec.with_changes(id=_next_id(transaction), building=building, state=IndexState())
+        self._prepare_index(index)
+        return index
+
+    def _prepare_index(self, index: IndexSpec) -> None:
+        if index.partial_filter is not None:
+            if self._partial_compiler is None:
+                raise IllegalOperation("nobody is there to read partial filters")
+            index.state.accepts = self._partial_compiler(index.partial_filter, index.collation)
+
+    def _store(self, transaction: Transaction, collection: Collection) -> None:
+        transaction.put("catalog", _entry_key(collection.namespace), encode(collection.to_document()))
+
+    def _forget(self, transaction: Transaction, collection: Collection) -> None:
+        transaction.delete("catalog", _entry_key(collection.namespace))
+        if collection.kind == "collection":
+            transaction.put("meta", _GARBAGE + number_key(collection.id), b"records")
+            transaction.delete("meta", documents.stats_key(collection))
+        for index in collection.indexes:
+            self._forget_index(transaction, index)
+
+    def _forget_index(self, transaction: Transaction, index: IndexSpec) -> None:
+        transaction.put("meta", _GARBAGE + number_key(index.id), b"indexes")
+        transaction.delete("meta", documents.multikey_key(index))
+
+    async def _build(self, namespace: Namespace, name: str) -> None:
+        """Fill an index in slices; writers keep up what was filled."""
+        position: bytes | None = None
+
+        def slice_of(transaction: Transaction) -> bytes | None:
+            collection = self._existing(namespace)
+            index = collection.index(name)
+            if index is None:
+                raise IndexNotFound(f"index not found with name [{name}]")
+            return documents.fill_index(transaction, collection, index, position, _BUILD_DOCUMENTS)
+
+        while True:
+            position = await self._engine.write(slice_of)
+            if position is None:
+                return
+
+    async def _sweep(self) -> None:
+        """Remove what lies under the numbers of dropped collections and indexes."""
+        more = True
+        while more:
+            more = await self._engine.write(_sweep_slice)
+
+
+def is_new_index(collection: Collection, spec: IndexSpec) -> bool:
+    """Whether an index has to be made; False where the same one exists.
+
+    Raises:
+        IndexOptionsConflict: 85, the same key with another name or other options.
+        IndexKeySpecsConflict: 86, the same name with another key or other options.
+    """
+    for index in collection.indexes:
+        if index.is_id and spec.is_id:
+            return False
+        same_key = index.same_key(spec)
+        if index.name == spec.name:
+            if same_key and index.same_options(spec):
+                return False
+            if same_key:
+                raise IndexOptionsConflict(
+                    "An equivalent index already exists with the same name but different options. "
+                    f"Requested index: {spec.document}, existing index: {index.document}"
+                )
+            raise IndexKeySpecsConflict(
+                "An existing index has the same name as the requested index. When index names are not specified, they "
+                f"are auto generated and can cause conflicts. Requested index: {spec.document}, existing index: "
+                f"{index.document}"
+            )
+        if same_key:
+            if index.same_options(spec):
+                raise IndexOptionsConflict(f"Index already exists with a different name: {index.name}")
+            raise IndexOptionsConflict(
+                "An equivalent index already exists with a different name and options. "
+                f"Existing index: {index.document}"
+            )
+    return True
+
+
+def _apply(target: dict[Namespace, Collection], changes: dict[Namespace, Collection | None]) -> None:
+    for namespace, collection in changes.items():
+        if collection is None:
+            target.pop(namespace, None)
+        else:
+            target[namespace] = collection
+
+
+def _entry_key(namespace: Namespace) -> bytes:
+    return f"{namespace.database}\0{namespace.collection}".encode()
+
+
+def _next_id(transaction: Transaction) -> int:
+    """The next number for a collection or an index; never given twice."""
+    stored = transaction.get("meta", _NEXT_ID)
+    number = 1 if stored is None else int.from_bytes(stored, "big")
+    transaction.put("meta", _NEXT_ID, (number + 1).to_bytes(8, "big"))
+    return number
+
+
+def _sweep_slice(transaction: Transaction) -> bool:
+    """Remove one slice of garbage; True while there is more."""
+    for key, table in transaction.scan("meta", _GARBAGE, after(_GARBAGE)):
+        low = key[len(_GARBAGE) :]
+        if transaction.delete_range(table.decode(), low, after(low), _SWEEP_KEYS) < _SWEEP_KEYS:
+            transaction.delete("meta", key)
+        return True
+    return False
