@@ -1,8 +1,8 @@
 """The catalog: what exists, stored in one table, held in memory, changed by one change at a time.
 
 Readers (the event loop) see `published` collections: those whose change is durable. Write closures (on the writer's
-thread) see what the closures before them made, through `collection_in`, so that a write that was queued before a drop and runs
-after it finds nothing. Dropping takes the entry away at once; the records and index entries behind it are removed in
+thread) see what the closures before them made, through `collection_in`, so that a write that was queued before a drop and
+runs after it finds nothing. Dropping takes the entry away at once; the records and index entries behind it are removed in
 slices afterwards, also after a restart.
 """
 
