@@ -3,7 +3,15 @@
 
 use pyo3::prelude::*;
 
+mod checksum;
+mod decimal;
+mod elements;
+mod index_edge;
+mod index_keys;
+mod keystring;
+
 #[pymodule]
-fn _native(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-    Ok(())
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(checksum::crc32c, module)?)?;
+    index_edge::add(module)
 }
