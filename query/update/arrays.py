@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from bson import Regex
+
 from ...common.display import element_text, value_text
 from ...common.errors import BadValue, FailedToParse, TypeMismatch
 from ...common.numbers import INT64_MAX, INT64_MIN, is_number, whole_number
@@ -10,7 +12,7 @@ from ...common.paths import as_object
 from ...common.values import MISSING, type_name
 from ..match.base import MatchNode, ValueTest
 from ..match.elements import is_operator_document
-from ..match.parse import parse_filter
+from ..match.parse import TOP_OPERATORS, parse_filter
 from ..sort import SortPattern, parse_sort
 from .base import Change, Modifier, identical
 
@@ -71,8 +73,8 @@ class AddToSet(Modifier):
         """See `Modifier.modified`."""
         if value is not MISSING and type(value) is not list:
             raise BadValue(
-                f"Cannot apply $addToSet to non-array field. Field named '{path.rpartition('.')[2]}' has non-array type "
-                f"{type_name(value)}"
+                "Cannot apply $addToSet to non-array field. "
+                f"Field named '{path.rpartition('.')[2]}' has non-array type {type_name(value)}"
             )
         present = [] if value is MISSING else value
         keys = {order_key(item, self._collator) for item in present}
@@ -206,7 +208,7 @@ def parse_pull(
     path: str, operand: Any, collator: Collator | None, defined_variables: frozenset[str], variables: dict[str, Any]
 ) -> Modifier:
     """`$pull: {path: value or condition}`; a plain object is a query on elements that are objects."""
-    if isinstance(operand, dict) and not is_operator_document(operand):
+    if isinstance(operand, dict) and (not is_operator_document(operand) or next(iter(operand)) in TOP_OPERATORS):
         node: MatchNode = parse_filter(operand, collator=collator, defined_variables=defined_variables)
         matches = node.compile(variables)
 
@@ -215,7 +217,7 @@ def parse_pull(
             return document is not None and matches(document)
 
         return Pull(on_object)
-    if isinstance(operand, list):
+    if not isinstance(operand, (dict, Regex)):
         key = order_key(operand, collator)
         return Pull(lambda item: order_key(item, collator) == key)
     node = parse_filter({"": operand}, collator=collator, defined_variables=defined_variables)

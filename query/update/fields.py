@@ -8,7 +8,7 @@ from bson import DatetimeMS, Decimal128, Int64, Timestamp
 from ...common.display import element_text, value_text
 from ...common.errors import BadValue, TypeMismatch
 from ...common.numbers import is_number, sized_int
-from ...common.ordering import Collator, compare
+from ...common.ordering import Collator, compare, equal
 from ...common.values import MISSING, Document, type_name
 from .arithmetic import plus, times, zero_like
 from .base import Change, Modifier, identical
@@ -75,7 +75,7 @@ class Arithmetic(Modifier):
                 f"Failed to apply {self.operator} operations to current value ({_typed_text(value)}) "
                 f"for document {change.id_text()}"
             )
-        return value if identical(value, result) else result
+        return value if type(value) is type(result) and equal(value, result) else result
 
 
 def _typed_text(value: Any) -> str:
@@ -163,7 +163,8 @@ def parse_current_date(path: str, operand: Any) -> Modifier:
         kind = value
     if kind not in ("date", "timestamp"):
         raise BadValue(
-            "The '$type' string field is required to be 'date' or 'timestamp': {$currentDate: {field : {$type: 'date'}}}"
+            "The '$type' string field is required to be 'date' or 'timestamp': "
+            "{$currentDate: {field : {$type: 'date'}}}"
         )
     return CurrentDate(timestamp=kind == "timestamp")
 

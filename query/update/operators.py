@@ -63,7 +63,9 @@ class OperatorUpdate(Update):
             matched_position = self._position(matched_filter, document)
         change = Change(document, now, is_insert, matched_position)
         for source, target in self._renames:
-            change.renamed[source] = renamed_value(document, source, target, change)
+            moved = change.renamed[source] = renamed_value(document, source, target, change)
+            if moved is not MISSING and "_id" in (source, target) and not is_insert:
+                raise ImmutableField("Performing an update on the path '_id' would modify the immutable field '_id'")
         result = self._root.applied_to_object(document, "", change)
         if result is document:
             return document, False

@@ -25,8 +25,8 @@ def parse_update(
 ) -> Update:
     """The update that a document or pipeline asks for.
 
-    `variables` are the values of `let`, of `c` and of system variables, by name without `$$`. `fill_timestamps` puts the
-    time in place of empty timestamps of a replacement.
+    `variables` are the values of `let`, of `c` and of system variables, by name without `$$`. `fill_timestamps` puts
+    the time in place of empty timestamps of a replacement.
 
     Raises:
         MongoError: what is asked for is no update.

@@ -3,11 +3,12 @@
 from bson import DatetimeMS, Timestamp
 
 from ...common.display import element_text
-from ...common.errors import DollarPrefixedFieldName, ImmutableField
+from ...common.errors import ImmutableField
 from ...common.ordering import order_key
 from ...common.values import MISSING, Document
 from ..match.base import MatchNode
 from .base import Update
+from .tree import check_top_name
 from .upsert import equality_document
 
 
@@ -19,11 +20,7 @@ class Replacement(Update):
     def __init__(self, replacement: Document, *, fill_timestamps: bool = True) -> None:
         super().__init__()
         for name in replacement:
-            if name.startswith("$") and name not in ("$id", "$ref", "$db"):
-                raise DollarPrefixedFieldName(
-                    f"The dollar ($) prefixed field '{name}' in '{name}' is not allowed in the context of an update's "
-                    "replacement document. Consider using an aggregation pipeline with $replaceWith."
-                )
+            check_top_name(name)
         self._replacement = replacement
         self._fill_timestamps = fill_timestamps
 

@@ -1,6 +1,7 @@
 """The paths of an update as a tree, and how the tree is laid over a document.
 
-Every operator sees the document as it was. Only what changes is copied; a part that stays is the same object afterwards.
+Every operator sees the document as it was. Only what changes is copied; a part that stays is the same object
+afterwards.
 """
 
 from abc import ABC, abstractmethod
@@ -131,8 +132,8 @@ class Fields(Node):
             if new is MISSING:
                 del result[name]
             else:
-                if old is MISSING:
-                    _check_storable(name, below)
+                if old is MISSING and not path and not change.is_insert:
+                    check_top_name(name)
                 result[name] = new
         return document if result is None else result
 
@@ -241,11 +242,10 @@ class Elements(Node):
         return chosen
 
 
-def _check_storable(name: str, path: str) -> None:
+def check_top_name(name: str) -> None:
+    """Refuses names that a document's own fields may not get by an update."""
     if name.startswith("$") and name not in ("$id", "$ref", "$db"):
         raise DollarPrefixedFieldName(
-            f"The dollar ($) prefixed field '{name}' in '{path}' is not allowed in the context of an update's "
+            f"The dollar ($) prefixed field '{name}' in '{name}' is not allowed in the context of an update's "
             "replacement document. Consider using an aggregation pipeline with $replaceWith."
-            if "." not in path
-            else f"The dollar ($) prefixed field '{name}' in '{path}' is not valid for storage."
         )
