@@ -2,12 +2,12 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
 from collections import deque
 from pathlib import Path
+from signal import SIGKILL, SIGTERM, Signals
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,13 +65,13 @@ class ServerProcess:
 
     def stop(self) -> int:
         """End it as an operator does; returns the exit code."""
-        return self._end(signal.SIGTERM)
+        return self._end(SIGTERM)
 
     def kill(self) -> int:
         """End it as a power cut does."""
-        return self._end(signal.SIGKILL)
+        return self._end(SIGKILL)
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, number: Signals) -> None:
         assert self._child is not None
         self._child.send_signal(number)
 
@@ -90,7 +90,7 @@ class ServerProcess:
         """Its log so far, line by line."""
         return [json.loads(line) for line in list(self.lines) if line.startswith("{")]
 
-    def _end(self, number: signal.Signals) -> int:
+    def _end(self, number: Signals) -> int:
         if self._child is None:
             return 0
         self._child.send_signal(number)
