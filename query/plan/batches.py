@@ -17,6 +17,8 @@ class Batch(ABC):
     """Some rows, in order."""
 
     metadata: list[Metadata] | None = None
+    record_keys: list[bytes] | None = None
+    """Where the rows are stored, as long as they are documents of a collection."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -47,11 +49,13 @@ class RowBatch(Batch):
         raws: list[bytes] | None = None,
         documents: list[Document] | None = None,
         metadata: list[Metadata] | None = None,
+        record_keys: list[bytes] | None = None,
     ) -> None:
         assert raws is not None or documents is not None
         self._raws = raws
         self._documents = documents
         self.metadata = metadata
+        self.record_keys = record_keys
 
     def __len__(self) -> int:
         return len(self._raws) if self._raws is not None else len(self._documents or ())
@@ -74,4 +78,27 @@ class RowBatch(Batch):
             raws=None if self._raws is None else [self._raws[i] for i in positions],
             documents=None if self._documents is None else [self._documents[i] for i in positions],
             metadata=None if self.metadata is None else [self.metadata[i] for i in positions],
+            record_keys=None if self.record_keys is None else [self.record_keys[i] for i in positions],
         )
+
+
+class RecordKeyBatch(Batch):
+    """Rows of an index that have not been fetched: where they are stored, and nothing else."""
+
+    def __init__(self, record_keys: list[bytes]) -> None:
+        self.record_keys: list[bytes] = record_keys
+
+    def __len__(self) -> int:
+        return len(self.record_keys)
+
+    def documents(self) -> list[Document]:
+        """Refused: see `Fetch`."""
+        raise AssertionError("entries of an index are fetched before anybody looks at documents")
+
+    def raws(self) -> list[bytes]:
+        """Refused: see `Fetch`."""
+        raise AssertionError("entries of an index are fetched before anybody looks at documents")
+
+    def select(self, positions: Sequence[int]) -> "RecordKeyBatch":
+        """See `Batch.select`."""
+        return RecordKeyBatch([self.record_keys[i] for i in positions])

@@ -8,7 +8,7 @@ remembers its last key and goes on from there (that is also how a cursor sleeps 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from ...common.values import Document
 from ...storage.engine import Snapshot
@@ -48,7 +48,7 @@ class NodeStats:
 class PlanNode(ABC):
     """A step of a plan: takes batches from its inputs and yields batches."""
 
-    stage: ClassVar[str]
+    stage: str
 
     def __init__(self, *inputs: "PlanNode") -> None:
         self.inputs: tuple[PlanNode, ...] = inputs

@@ -1,0 +1,162 @@
+"""Runs plans: pulls batches, lets other clients run in between, and watches time and kills.
+
+A plan is stepped on the event loop in slices of a few milliseconds. Each slice has a snapshot of its own, which is closed
+before anybody else gets a turn; an execution that waits for its next `getMore` holds nothing but its place.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Protocol
+
+from ..common.limits import BATCH_BYTES_MAX
+from ..storage.engine import Engine, Snapshot
+from .plan.batches import Batch
+from .plan.nodes import PlanNode, Run
+
+SLICE_SECONDS: Final = 0.005
+
+
+class Watch(Protocol):
+    """Who may end an execution: raises what ends it."""
+
+    def check(self) -> None:
+        """Raise MaxTimeMSExpired or Interrupted where the operation has to end."""
+
+
+class Execution:
+    """A plan on its way, from its first batch to its last."""
+
+    def __init__(
+        self,
+        plan: PlanNode,
+        engine: Engine,
+        *,
+        variables: Mapping[str, Any] | None = None,
+        allow_disk_use: bool = True,
+        spill_folder: str | None = None,
+    ) -> None:
+        self.plan = plan
+        self._engine = engine
+        self._run = Run(
+            snapshot=_NO_SNAPSHOT,
+            variables=dict(variables or {}),
+            allow_disk_use=allow_disk_use,
+            spill_folder=spill_folder,
+        )
+        self._batches: Iterator[Batch | None] | None = None
+        self._left: list[bytes] = []
+        self._at = 0
+        self._ended = False
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether everything has been handed out, as far as is known without another step."""
+        return self._ended and self._at >= len(self._left)
+
+    async def next_batch(
+        self, rows_max: int | None = None, bytes_max: int = BATCH_BYTES_MAX, *, watch: Watch | None = None
+    ) -> list[bytes]:
+        """The next rows as raw BSON: at most `rows_max`, and `bytes_max` unless the first alone is larger.
+
+        Raises:
+            MongoError: what the plan, or `watch`, raises. The execution is closed then.
+        """
+        rows: list[bytes] = []
+        size = 0
+        try:
+            while rows_max is None or len(rows) < rows_max:
+                if self._at >= len(self._left):
+                    if self._ended:
+                        break
+                    await self._refill(watch)
+                    continue
+                raw = self._left[self._at]
+                if rows and size + len(raw) > bytes_max:
+                    break
+                rows.append(raw)
+                size += len(raw) + 12
+                self._at += 1
+        except BaseException:
+            self.close()
+            raise
+        return rows
+
+    def close(self) -> None:
+        """Let go of whatever the plan holds."""
+        self._ended = True
+        self._left = []
+        self._at = 0
+        batches, self._batches = self._batches, None
+        if batches is not None:
+            batches.close()  # type: ignore[attr-defined]
+
+    async def _refill(self, watch: Watch | None) -> None:
+        """Step the plan until it has rows or ends, giving others their turn every few milliseconds."""
+        while True:
+            if watch is not None:
+                watch.check()
+            until = time.monotonic() + SLICE_SECONDS
+            with self._engine.snapshot() as snapshot:
+                self._run.snapshot = snapshot
+                try:
+                    found = self._slice(until)
+                finally:
+                    self._run.snapshot = _NO_SNAPSHOT
+            if found:
+                return
+            await asyncio.sleep(0)
+
+    def _slice(self, until: float) -> bool:
+        """Step until there are rows or the plan has ended (True), or the time is over (False)."""
+        if self._batches is None:
+            self._batches = iter(self.plan.batches(self._run))
+        while True:
+            try:
+                batch = next(self._batches)
+            except StopIteration:
+                self._ended = True
+                self._left, self._at = [], 0
+                return True
+            if batch is not None and len(batch):
+                self._left, self._at = batch.raws(), 0
+                return True
+            if time.monotonic() >= until:
+                return False
+
+
+class _NoSnapshot(Snapshot):
+    """Stands where no snapshot is open, and says so to whoever asks."""
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """Refused."""
+        raise AssertionError("a plan reads only while it is stepped")
+
+    def scan(self, table: str, low: bytes, high: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        """Refused."""
+        raise AssertionError("a plan reads only while it is stepped")
+
+    def keys(self, table: str, low: bytes, high: bytes, *, reverse: bool = False) -> Iterator[bytes]:
+        """Refused."""
+        raise AssertionError("a plan reads only while it is stepped")
+
+
+_NO_SNAPSHOT: Final = _NoSnapshot()
+
+
+def run_all(
+    plan: PlanNode, snapshot: Snapshot, *, variables: Mapping[str, Any] | None = None, batch_rows: int = 512
+) -> Iterator[Batch]:
+    """All batches of a plan under one snapshot or transaction, without a pause (inside write closures)."""
+    run = Run(snapshot=snapshot, variables=dict(variables or {}), batch_rows=batch_rows)
+    for batch in plan.batches(run):
+        if batch is not None and len(batch):
+            yield batch
+
+
+async def run_to_end(execution: Execution, *, watch: Watch | None = None) -> list[bytes]:
+    """Every row of an execution, however many."""
+    rows: list[bytes] = []
+    while not execution.exhausted:
+        rows += await execution.next_batch(bytes_max=1 << 62, watch=watch)
+    return rows

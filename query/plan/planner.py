@@ -1,0 +1,422 @@
+"""Chooses how to read a collection: which index, in which direction, with what left to test and to sort.
+
+Candidates are the indexes whose bounds the filter narrows, or whose order the sort asks for. They are tried on the data: the
+one with the fewest entries within its bounds wins (counted up to a limit), a sort that it saves counting in its favour.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+from bson import Regex
+
+from ...catalog import documents
+from ...catalog.collections import Collection
+from ...catalog.documents import collated_key_string
+from ...catalog.index_specs import IndexSpec
+from ...common.collation import Collation
+from ...common.errors import BadValue, Location
+from ...common.values import Document
+from ...storage.engine import Snapshot
+from ...storage.keys import after
+from ..match.base import AlwaysFalse, AlwaysTrue, MatchNode
+from ..match.comparison import Comparison, In
+from ..match.elements import Exists
+from ..match.logical import And, Or
+from ..match.parse import parse_filter
+from ..projection import Projection
+from ..sort import SortPattern
+from .bounds import BoundsMaker, IndexBounds, same_value
+from .nodes import PlanNode
+from .scans import CollectionScan, Eof, Fetch, IdHack, IndexScan
+from .scans import Or as OrNode
+from .shaping import Limit, Project, ShowRecordId, Skip, Sort
+
+TRIAL_ENTRIES: Final = 1000
+
+
+@dataclass(slots=True, kw_only=True)
+class Wanted:
+    """What a plan is asked for, parsed."""
+
+    matcher: MatchNode = field(default_factory=AlwaysTrue)
+    sort: SortPattern | None = None
+    natural: int = 0
+    """1 or -1 where the order of storage was asked for."""
+    skip: int = 0
+    limit: int = 0
+    projection: Projection | None = None
+    hint: str | Document | None = None
+    collation: Collation | None = None
+    min: Document | None = None
+    max: Document | None = None
+    show_record_id: bool = False
+    return_key: bool = False
+
+
+@dataclass(slots=True)
+class Candidate:
+    """An index that could be read."""
+
+    index: IndexSpec
+    bounds: IndexBounds
+    sorts: bool
+    reverse: bool
+    entries: int = 0
+
+    def cost(self) -> tuple[int, int, int]:
+        """Fewer is better."""
+        return (self.entries + (0 if self.sorts else self.entries // 2 + 1), -self.bounds.prefix_points, self.index.id)
+
+
+@dataclass(slots=True)
+class Planned:
+    """The chosen plan and those that were not."""
+
+    root: PlanNode
+    rejected: list[PlanNode]
+
+
+def plan_find(collection: Collection | None, wanted: Wanted, snapshot: Snapshot) -> Planned:
+    """The plan of a query on one collection.
+
+    Raises:
+        BadValue: the hint names no index that can be used.
+        Location: 51173, 51174: `min` and `max` without a hint, or not of its key.
+    """
+    if collection is None or isinstance(wanted.matcher, AlwaysFalse):
+        return Planned(_shaped(Eof(), wanted, sorted_already=True), [])
+    rows_hint = _rows_hint(wanted)
+    chosen = _hinted(collection, wanted)
+    if wanted.min is not None or wanted.max is not None:
+        return Planned(_min_max(collection, wanted, chosen), [])
+    if chosen is None and wanted.hint is None and not wanted.natural:
+        identity = _id_equality(collection, wanted)
+        if identity is not _NOTHING:
+            rest = _without_id(wanted.matcher)
+            return Planned(_shaped(IdHack(collection, identity, rest), wanted, sorted_already=True), [])
+        plans = _candidates(collection, wanted, snapshot, collection.indexes)
+        if plans:
+            best, *others = plans
+            rejected = [
+                _shaped(_scan(collection, other, wanted, None), wanted, sorted_already=other.sorts) for other in others
+            ]
+            hint = rows_hint if best.sorts or wanted.sort is None else None
+            return Planned(_shaped(_scan(collection, best, wanted, hint), wanted, sorted_already=best.sorts), rejected)
+        alternatives = _alternatives(collection, wanted, snapshot)
+        if alternatives is not None:
+            return Planned(_shaped(alternatives, wanted, sorted_already=wanted.sort is None), [])
+    elif chosen is not None:
+        bounds = _bounds(chosen, wanted)
+        sorts, reverse = _sort_by(chosen, bounds, wanted)
+        candidate = Candidate(chosen, bounds, sorts, reverse)
+        hint = rows_hint if sorts or wanted.sort is None else None
+        return Planned(_shaped(_scan(collection, candidate, wanted, hint), wanted, sorted_already=sorts), [])
+    return Planned(_collection_scan(collection, wanted, rows_hint), [])
+
+
+def _rows_hint(wanted: Wanted) -> int | None:
+    """How many rows will do, where that is known before reading."""
+    if wanted.limit and isinstance(wanted.matcher, AlwaysTrue):
+        return wanted.skip + wanted.limit
+    return max(wanted.skip + wanted.limit, 16) if wanted.limit else None
+
+
+_NOTHING: Final = object()
+
+
+def _id_equality(collection: Collection, wanted: Wanted) -> Any:
+    """The `_id` that the filter asks for, `_NOTHING` where it asks for no single one."""
+    for predicate in _conjuncts(wanted.matcher):
+        if isinstance(predicate, Comparison) and predicate.path == "_id" and predicate.operator == "$eq":
+            value = predicate.value
+            if isinstance(value, list | Regex) or value is None:
+                return _NOTHING
+            stored = collection.collation
+            same = (None if stored is None else stored.to_document()) == _collation_document(wanted)
+            if isinstance(value, str | dict) and not same:
+                return _NOTHING
+            return value
+    return _NOTHING
+
+
+def _without_id(matcher: MatchNode) -> MatchNode:
+    rest = [
+        predicate
+        for predicate in _conjuncts(matcher)
+        if not (isinstance(predicate, Comparison) and predicate.path == "_id" and predicate.operator == "$eq")
+    ]
+    ids = len(_conjuncts(matcher)) - len(rest)
+    return matcher if ids > 1 else _and(rest)
+
+
+def _conjuncts(matcher: MatchNode) -> Sequence[MatchNode]:
+    if isinstance(matcher, And):
+        return matcher.children()
+    return () if isinstance(matcher, AlwaysTrue) else (matcher,)
+
+
+def _and(nodes: Sequence[MatchNode]) -> MatchNode:
+    if not nodes:
+        return AlwaysTrue()
+    return nodes[0] if len(nodes) == 1 else And(nodes)
+
+
+def _collation_document(wanted: Wanted) -> Document | None:
+    return None if wanted.collation is None else wanted.collation.to_document()
+
+
+def _usable(index: IndexSpec, predicates: Sequence[MatchNode], wanted: Wanted) -> bool:
+    """Whether the index holds everything that the filter can match."""
+    if index.hidden or index.building or index.kind != "btree":
+        return False
+    if index.partial_filter is not None and not _implies(predicates, index.partial_filter, index.collation):
+        return False
+    return True
+
+
+def _implies(predicates: Sequence[MatchNode], partial: Document, collation: Collation | None) -> bool:
+    """Whether every document that satisfies the predicates is in the partial index."""
+    return all(
+        any(_implies_one(given, needed) for given in predicates)
+        for needed in _conjuncts(parse_filter(partial, collator=collation))
+    )
+
+
+def _implies_one(given: MatchNode, needed: MatchNode) -> bool:
+    if given.serialize() == needed.serialize() and type(given) is type(needed):
+        return True
+    if isinstance(given, In) and given.values and not given.regexes:
+        return all(_implies_one(Comparison(given.path, "$eq", value), needed) for value in given.values)
+    if not isinstance(given, Comparison):
+        return False
+    if isinstance(needed, Exists):
+        return needed.path == given.path and given.value is not None
+    if isinstance(needed, In):
+        return (
+            needed.path == given.path
+            and given.operator == "$eq"
+            and any(same_value(given.value, value) for value in needed.values)
+        )
+    if not isinstance(needed, Comparison) or needed.path != given.path:
+        return False
+    if given.operator == "$eq":
+        return needed.compile()(_as_document(given.path, given.value))
+    same_direction = given.operator[:3] == needed.operator[:3] and given.operator != "$eq" != needed.operator
+    if not same_direction:
+        return False
+    if same_value(given.value, needed.value):
+        return not (given.operator.endswith("e") and not needed.operator.endswith("e"))
+    return needed.compile()(_as_document(given.path, given.value))
+
+
+def _as_document(path: str, value: Any) -> Document:
+    document: Any = value
+    for part in reversed(path.split(".")):
+        document = {part: document}
+    return dict(document)
+
+
+def _bounds(index: IndexSpec, wanted: Wanted) -> IndexBounds:
+    return BoundsMaker(index, _collation_document(wanted)).make(_conjuncts(wanted.matcher))
+
+
+def _candidates(
+    collection: Collection, wanted: Wanted, snapshot: Snapshot, indexes: Sequence[IndexSpec]
+) -> list[Candidate]:
+    """The indexes worth reading, best first."""
+    predicates = _conjuncts(wanted.matcher)
+    found = []
+    for index in indexes:
+        if not _usable(index, predicates, wanted):
+            continue
+        bounds = _bounds(index, wanted)
+        narrowed = not bounds.fields[0].unbounded
+        sorts, reverse = _sort_by(index, bounds, wanted)
+        whole = not index.sparse or narrowed
+        if (narrowed or (sorts and wanted.sort is not None)) and whole:
+            found.append(Candidate(index, bounds, sorts or wanted.sort is None, reverse))
+    if len(found) > 1:
+        for candidate in found:
+            candidate.entries = _count_entries(snapshot, candidate)
+        found.sort(key=Candidate.cost)
+    return found
+
+
+def _count_entries(snapshot: Snapshot, candidate: Candidate) -> int:
+    """How many entries lie within the bounds, counted up to a limit."""
+    total = 0
+    for low, high in candidate.bounds.ranges:
+        entries = documents.index_scan(snapshot, candidate.index, low, high)
+        total += sum(1 for _ in islice(entries, TRIAL_ENTRIES - total))
+        if total >= TRIAL_ENTRIES:
+            break
+    return total
+
+
+def _sort_by(index: IndexSpec, bounds: IndexBounds, wanted: Wanted) -> tuple[bool, bool]:
+    """Whether the index gives the order that was asked for, and whether backwards."""
+    pattern = wanted.sort
+    if pattern is None:
+        return False, False
+    stored = index.collation
+    if (None if stored is None else stored.to_document()) != _collation_document(wanted) or pattern.metadata:
+        return False, False
+    multikey = index.multikey_paths or ((),) * len(index.paths)
+    directions: set[bool] = set()
+    position = 0
+    for part in pattern.parts:
+        # Fields bound to one value do not matter to the order.
+        while position < len(index.paths) and index.paths[position] != part.path and position < bounds.prefix_points:
+            position += 1
+        if position < len(index.paths) and index.paths[position] == part.path:
+            if multikey[position]:
+                return False, False
+            directions.add(index.descending[position] == part.ascending)
+            position += 1
+        elif any(index.paths[at] == part.path and not multikey[at] for at in range(bounds.prefix_points)):
+            continue
+        else:
+            return False, False
+    if len(directions) > 1:
+        return False, False
+    if len(bounds.ranges) > 1 and not _ordered_ranges(index, bounds, pattern):
+        return False, False
+    return True, directions == {True}
+
+
+def _ordered_ranges(index: IndexSpec, bounds: IndexBounds, pattern: SortPattern) -> bool:
+    """Whether reading range after range keeps the order: only where the sort begins with the field they differ in."""
+    return bool(pattern.parts) and pattern.parts[0].path == index.paths[min(bounds.prefix_points, len(index.paths) - 1)]
+
+
+def _scan(collection: Collection, candidate: Candidate, wanted: Wanted, rows_hint: int | None) -> PlanNode:
+    """Index scan and fetch."""
+    scan = IndexScan(collection, candidate.index, candidate.bounds, reverse=candidate.reverse, rows_hint=rows_hint)
+    covered = candidate.bounds.covered if candidate.bounds.exact else []
+    rest = [predicate for predicate in _conjuncts(wanted.matcher) if not any(predicate is one for one in covered)]
+    residual = _and(rest)
+    return Fetch(scan, collection, None if isinstance(residual, AlwaysTrue) else residual)
+
+
+def _alternatives(collection: Collection, wanted: Wanted, snapshot: Snapshot) -> PlanNode | None:
+    """A disjunction, each branch read by an index of its own; None where some branch has none."""
+    for predicate in _conjuncts(wanted.matcher):
+        if not isinstance(predicate, Or):
+            continue
+        scans: list[PlanNode] = []
+        for branch in predicate.children():
+            of_branch = Wanted(matcher=branch, collation=wanted.collation)
+            found = _candidates(collection, of_branch, snapshot, collection.indexes)
+            if not found:
+                break
+            scans.append(IndexScan(collection, found[0].index, found[0].bounds))
+        else:
+            return Fetch(OrNode(*scans), collection, wanted.matcher)
+    return None
+
+
+def _collection_scan(collection: Collection, wanted: Wanted, rows_hint: int | None) -> PlanNode:
+    """Everything, in the order of storage; of a clustered collection the range that the filter allows."""
+    reverse = wanted.natural < 0
+    sorted_already = wanted.sort is None
+    low = high = None
+    shown = None
+    if collection.clustered:
+        low, high, shown = clustered_bounds(wanted.matcher)
+        parts = wanted.sort.parts if wanted.sort is not None else ()
+        if len(parts) == 1 and parts[0].path == "_id" and collection.collation is None:
+            sorted_already = True
+            reverse = not parts[0].ascending
+    hint = rows_hint if sorted_already else None
+    scan = CollectionScan(
+        collection, wanted.matcher, reverse=reverse, low=low, high=high, bounds_shown=shown, rows_hint=hint
+    )
+    return _shaped(scan, wanted, sorted_already=sorted_already)
+
+
+_CLUSTER_INDEX: Final = IndexSpec.for_id()
+
+
+def clustered_bounds(matcher: MatchNode) -> tuple[bytes | None, bytes | None, Document | None]:
+    """Range of record keys in which all matches lie, where `_id` is the order of storage; and how explain shows it."""
+    predicates = [predicate for predicate in _conjuncts(matcher) if predicate.fields() == frozenset({"_id"})]
+    bounds = BoundsMaker(_CLUSTER_INDEX, None).make(predicates)
+    if bounds.fields[0].unbounded or not bounds.ranges:
+        return None, None, None
+    low, high = bounds.ranges[0][0], bounds.ranges[-1][1]
+    shown: Document = {}
+    for predicate in predicates:
+        if isinstance(predicate, Comparison) and predicate.operator in ("$gt", "$gte", "$eq"):
+            shown["minRecord"] = predicate.value
+        if isinstance(predicate, Comparison) and predicate.operator in ("$lt", "$lte", "$eq"):
+            shown["maxRecord"] = predicate.value
+    return low, high, shown
+
+
+def find_index(collection: Collection, hint: str | Document) -> IndexSpec | None:
+    """The index that a hint names, by its name or its key."""
+    if isinstance(hint, str):
+        return collection.index(hint)
+    for index in collection.indexes:
+        if list(index.key) == list(hint) and all(same_value(index.key[path], hint[path]) for path in hint):
+            return index
+    return None
+
+
+def _hinted(collection: Collection, wanted: Wanted) -> IndexSpec | None:
+    """The index that was asked for; None where nobody asked, or for the order of storage."""
+    hint = wanted.hint
+    if hint is None or hint == {}:
+        return None
+    if isinstance(hint, dict) and list(hint) == ["$natural"]:
+        wanted.natural = -1 if float(str(hint["$natural"])) < 0 else 1
+        return None
+    index = find_index(collection, hint)
+    if index is None or index.hidden or index.building:
+        raise BadValue(
+            f"error processing query: ns={collection.namespace} :: caused by :: hint provided does not correspond to an "
+            "existing index"
+        )
+    return index
+
+
+def _min_max(collection: Collection, wanted: Wanted, index: IndexSpec | None) -> PlanNode:
+    """The entries from `min` up to and without `max`."""
+    if index is None:
+        raise Location(51173, "When using min()/max() a hint of which index to use must be provided")
+    for bound in (wanted.min, wanted.max):
+        if bound is not None and list(bound) != list(index.key):
+            raise Location(51174, f"The index chosen is not compatible with min/max: {index.key}")
+    low = b"" if wanted.min is None else collated_key_string(index, wanted.min, list(index.descending))
+    high = b"\xff" * 8 if wanted.max is None else collated_key_string(index, wanted.max, list(index.descending))
+    if wanted.min is not None and wanted.max is not None and low >= high:
+        raise Location(51175, "The value provided for min() does not come before the value provided for max()")
+    bounds = BoundsMaker(index, None).make([])
+    bounds.ranges = [(low, high)] if low < high else []
+    sorts, reverse = _sort_by(index, bounds, wanted)
+    scan = IndexScan(collection, index, bounds, reverse=reverse)
+    return _shaped(Fetch(scan, collection, wanted.matcher), wanted, sorted_already=sorts or wanted.sort is None)
+
+
+def _shaped(source: PlanNode, wanted: Wanted, *, sorted_already: bool) -> PlanNode:
+    """Sort, skip, limit and project what a source gives."""
+    node = source
+    limit = wanted.skip + wanted.limit if wanted.limit else 0
+    if wanted.sort is not None and not sorted_already:
+        node = Sort(node, wanted.sort, limit=limit or None, collator=wanted.collation)
+    if wanted.skip:
+        node = Skip(node, wanted.skip)
+    if wanted.limit and not (isinstance(node, Sort) and not wanted.skip):
+        node = Limit(node, wanted.limit)
+    if wanted.show_record_id:
+        node = ShowRecordId(node)
+    if wanted.projection is not None and not wanted.projection.is_identity:
+        node = Project(node, wanted.projection, wanted.matcher)
+    return node
+
+
+def prefix_range(prefix: bytes) -> tuple[bytes, bytes]:
+    """Keys that begin with the prefix."""
+    return prefix, after(prefix)

@@ -1,0 +1,227 @@
+"""The nodes that shape what was read: sort, skip, limit, project, count."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from bson import Int64
+
+from ...common.values import Document
+from ..match.base import MatchNode
+from ..projection import Projection
+from ..sort import Sorter, SortPattern
+from .batches import Batch, RowBatch
+from .nodes import PlanNode, Run
+
+
+class Sort(PlanNode):
+    """All rows, in order; with a limit, the first of them."""
+
+    stage = "SORT"
+
+    def __init__(
+        self, source: PlanNode, pattern: SortPattern, *, limit: int | None = None, collator: object = None
+    ) -> None:
+        super().__init__(source)
+        self.pattern = pattern
+        self.limit = limit
+        self.collator = collator
+        self._sorter: Sorter | None = None
+
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        """See `PlanNode.batches`."""
+        sorter = self._sorter = Sorter(
+            self.pattern,
+            self.collator,  # type: ignore[arg-type]
+            limit=self.limit,
+            memory_bytes_max=run.memory_bytes_max,
+            spill_folder=run.spill_folder,
+            allow_disk_use=run.allow_disk_use,
+        )
+        try:
+            for batch in self.inputs[0].batches(run):
+                if batch is not None:
+                    self.stats.works += len(batch)
+                    metadata, keys = batch.metadata, batch.record_keys
+                    for position, (document, raw) in enumerate(zip(batch.documents(), batch.raws(), strict=True)):
+                        beside = None if metadata is None else metadata[position]
+                        if keys is not None:
+                            beside = {**(beside or {}), "$recordKey": keys[position]}
+                        sorter.add(document, raw=raw, metadata=beside)
+                yield None
+            rows = sorter.results()
+            while chunk := list(islice(rows, run.batch_rows)):
+                self.stats.advanced += len(chunk)
+                yield _batch_of(chunk)
+            self.stats.eof = True
+        finally:
+            sorter.close()
+
+    def describe(self) -> Document:
+        """See `PlanNode.describe`."""
+        return {
+            "sortPattern": self.pattern.serialize(),
+            "memLimit": 100 * 1024 * 1024,
+            **({"limitAmount": self.limit} if self.limit else {}),
+            "type": "simple",
+        }
+
+    def describe_stats(self) -> Document:
+        """See `PlanNode.describe_stats`."""
+        sorter = self._sorter
+        return {
+            "totalDataSizeSorted": 0 if sorter is None else sorter.bytes_sorted,
+            "usedDisk": sorter is not None and sorter.used_disk,
+            "spills": 0 if sorter is None else sorter.spills,
+        }
+
+
+def _batch_of(rows: list[tuple[bytes | Document, dict[str, object] | None]]) -> RowBatch:
+    metadata = [dict(beside or {}) for _, beside in rows]
+    keys = [beside.pop("$recordKey", None) for beside in metadata]
+    record_keys = [bytes(key) for key in keys if isinstance(key, bytes)]
+    return RowBatch(
+        raws=[row for row, _ in rows if isinstance(row, bytes)],
+        metadata=metadata if any(metadata) else None,
+        record_keys=record_keys if len(record_keys) == len(rows) else None,
+    )
+
+
+class Skip(PlanNode):
+    """All rows but the first."""
+
+    stage = "SKIP"
+
+    def __init__(self, source: PlanNode, amount: int) -> None:
+        super().__init__(source)
+        self.amount = amount
+
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        """See `PlanNode.batches`."""
+        left = self.amount
+        for batch in self.inputs[0].batches(run):
+            if batch is None or len(batch) <= left:
+                left -= 0 if batch is None else len(batch)
+                yield None
+                continue
+            rest = batch.slice(left, len(batch)) if left else batch
+            left = 0
+            self.stats.advanced += len(rest)
+            yield rest
+        self.stats.eof = True
+
+    def describe(self) -> Document:
+        """See `PlanNode.describe`."""
+        return {"skipAmount": self.amount}
+
+
+class Limit(PlanNode):
+    """The first rows."""
+
+    stage = "LIMIT"
+
+    def __init__(self, source: PlanNode, amount: int) -> None:
+        super().__init__(source)
+        self.amount = amount
+
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        """See `PlanNode.batches`."""
+        left = self.amount
+        for batch in self.inputs[0].batches(run):
+            if batch is None:
+                yield None
+                continue
+            part = batch if len(batch) <= left else batch.slice(0, left)
+            left -= len(part)
+            self.stats.advanced += len(part)
+            yield part
+            if not left:
+                break
+        self.stats.eof = True
+
+    def describe(self) -> Document:
+        """See `PlanNode.describe`."""
+        return {"limitAmount": self.amount}
+
+
+class Project(PlanNode):
+    """Rows as a projection shows them."""
+
+    def __init__(self, source: PlanNode, projection: Projection, matcher: MatchNode | None = None) -> None:
+        super().__init__(source)
+        self.projection = projection
+        self.matcher = matcher
+        self.stage = "PROJECTION_SIMPLE" if projection.named_only is not None else "PROJECTION_DEFAULT"
+
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        """See `PlanNode.batches`."""
+        apply = self.projection.apply
+        for batch in self.inputs[0].batches(run):
+            if batch is None:
+                yield None
+                continue
+            metadata = batch.metadata or [None] * len(batch)
+            rows = [
+                apply(document, run.variables, None, beside)
+                for document, beside in zip(batch.documents(), metadata, strict=True)
+            ]
+            self.stats.advanced += len(rows)
+            yield RowBatch(documents=rows, metadata=batch.metadata)
+        self.stats.eof = True
+
+    def describe(self) -> Document:
+        """See `PlanNode.describe`."""
+        return {"transformBy": self.projection.serialize()}
+
+
+class ShowRecordId(PlanNode):
+    """Rows with `$recordId`, where they are stored."""
+
+    stage = "SHOW_RECORD_ID"
+
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        """See `PlanNode.batches`."""
+        for batch in self.inputs[0].batches(run):
+            if batch is None or batch.record_keys is None:
+                yield batch
+                continue
+            yield RowBatch(
+                documents=[
+                    {**document, "$recordId": _record_id(key)}
+                    for document, key in zip(batch.documents(), batch.record_keys, strict=True)
+                ]
+            )
+
+
+def _record_id(key: bytes) -> object:
+    return Int64(int.from_bytes(key, "big")) if len(key) == 8 else key
+
+
+class CountRows(PlanNode):
+    """How many rows there are, as one row `{n}`."""
+
+    stage = "COUNT"
+
+    def __init__(self, source: PlanNode, *, skip: int = 0, limit: int = 0) -> None:
+        super().__init__(source)
+        self.skip = skip
+        self.limit = limit
+        self.counted = 0
+
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        """See `PlanNode.batches`."""
+        total = 0
+        for batch in self.inputs[0].batches(run):
+            total += 0 if batch is None else len(batch)
+            if self.limit and total >= self.skip + self.limit:
+                break
+            yield None
+        self.counted = max(total - self.skip, 0)
+        if self.limit:
+            self.counted = min(self.counted, self.limit)
+        self.stats.advanced = 1
+        self.stats.eof = True
+        yield RowBatch(documents=[{"n": self.counted}])
+
+    def describe_stats(self) -> Document:
+        """See `PlanNode.describe_stats`."""
+        return {"nCounted": self.counted, "nSkipped": self.skip}
