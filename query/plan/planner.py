@@ -171,9 +171,8 @@ def _usable(index: IndexSpec, predicates: Sequence[MatchNode], wanted: Wanted) -
     """Whether the index holds everything that the filter can match."""
     if index.hidden or index.building or index.kind != "btree":
         return False
-    if index.partial_filter is not None and not _implies(predicates, index.partial_filter, index.collation):
-        return False
-    return True
+    partial = index.partial_filter
+    return partial is None or _implies(predicates, partial, index.collation)
 
 
 def _implies(predicates: Sequence[MatchNode], partial: Document, collation: Collation | None) -> bool:

@@ -1,6 +1,6 @@
 """The nodes that shape what was read: sort, skip, limit, project, count."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from bson import Int64
@@ -9,7 +9,7 @@ from ...common.values import Document
 from ..match.base import MatchNode
 from ..projection import Projection
 from ..sort import Sorter, SortPattern
-from .batches import Batch, RowBatch
+from .batches import Batch, Metadata, RowBatch
 from .nodes import PlanNode, Run
 
 
@@ -159,7 +159,7 @@ class Project(PlanNode):
             if batch is None:
                 yield None
                 continue
-            metadata = batch.metadata or [None] * len(batch)
+            metadata: Sequence[Metadata | None] = batch.metadata or [None] * len(batch)
             rows = [
                 apply(document, run.variables, None, beside)
                 for document, beside in zip(batch.documents(), metadata, strict=True)
