@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,20 +14,13 @@ import click
 from ..common.config import SETTINGS, Config, ConfigError, config_from
 from ..common.limits import SERVER_VERSION
 from ..storage.errors import StorageError
+from .version import package_version
 
 _EXIT_BAD_OPTIONS: Final = 2
 _EXIT_CANNOT_START: Final = 48
 """As mongod exits when it cannot listen."""
 _EXIT_NO_DATA: Final = 100
 """As mongod exits when it cannot open its data."""
-
-
-def package_version() -> str:
-    """The version of bucketd."""
-    try:
-        return version("bucketd")
-    except PackageNotFoundError:
-        return "unpacked"
 
 
 async def serve(config: Config) -> None:

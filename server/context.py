@@ -1,9 +1,11 @@
 """What a command may reach: the services of the server, the client that asks, and the request with its operation."""
 
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.namespaces import Namespace
 from ..common.clock import Clock
 from ..common.config import Config
 from ..common.logs import LogMemory
@@ -16,6 +18,7 @@ from .operations import Operation, OperationRegistry
 from .parameters import Parameters
 from .sessions import SessionRegistry
 from .topology import Topology
+from .write_gate import WriteGate
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -36,10 +39,18 @@ class Services:
     sessions: SessionRegistry
     cursors: CursorRegistry
     topology: Topology
+    started: float
+    """On the clock's monotonic scale."""
     log_memory: LogMemory
+    write_gate: WriteGate
+    rotate_log: Callable[[], None] = lambda: None
+    data_path: str = ""
+    """The folder of the data."""
     engine: Any = None
     catalog: Any = None
     buckets: Any = None
+    on_drop: list[Callable[[Namespace], object]] = field(default_factory=list)
+    """Told the name of each collection and view that dropDatabase took away."""
     commands: Mapping[str, Any] = field(default_factory=dict)
     """The command table, by every name (set by whoever starts the server; `commands.table.COMMANDS`)."""
     status_sections: dict[str, SectionProvider] = field(default_factory=dict)
@@ -72,6 +83,7 @@ class Client:
     app_name: str = ""
     compressors: tuple[str, ...] = ()
     """What both sides speak, in the client's order."""
+    uuid: bytes = field(default_factory=lambda: uuid.uuid4().bytes)
     said_hello: bool = False
     user: tuple[str, str] | None = None
     """Name and database of the user who logged in."""

@@ -36,6 +36,9 @@ _NO_DATABASE_CHARACTERS: Final = frozenset('/\\. "$\0')
 _DATABASE_BYTES_MAX: Final = 63
 _API_MANUAL: Final = "https://dochub.mongodb.org/core/manual-versioned-api"
 
+_NOT_HELD_BACK: Final = frozenset({"abortTransaction", "commitTransaction", "endSessions"})
+"""Commands that take a writeConcern and change no data: the lock of fsync does not stop them."""
+
 _TOP_KINDS: Final = {
     "query": "queries",
     "getmore": "getmore",
@@ -128,6 +131,8 @@ class Dispatcher:
             return {"help": f"help for: {command.name} {command.summary}"}
         request.operation.lsid = generic.lsid
         request.operation.limit_time(generic.max_time_ms)
+        if command.writes and services.write_gate.closed and command.name not in _NOT_HELD_BACK:
+            await services.write_gate.pass_through(request.operation)
         reply = await command.run(context, request)
         answer.more_to_come = request.more_to_come and request.exhaust_allowed
         return reply

@@ -2,23 +2,30 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from ..catalog.catalog import Catalog
 from ..common.clock import Clock, SystemClock, TestClock
+from ..common.collation import Collation
 from ..common.config import Config, ConfigError
 from ..common.errors import MongoError
 from ..common.logs import LogMemory, open_logger
+from ..common.values import Document, decode
+from ..storage.lmdb_engine import LmdbEngine
+from .authorization import check
 from .context import Services
 from .counters import Counters
 from .cursors import CursorRegistry
+from .log_file import LogFile
 from .operations import OperationRegistry
 from .parameters import Parameters, parameter_error
 from .sessions import SessionRegistry
 from .topology import Topology
+from .users import UserStore
+from .write_gate import WriteGate
 
 _HOUSEKEEPING_MS: Final = 4_000
 
@@ -35,7 +42,9 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
     parameters = _parameters(config)
     async with AsyncExitStack() as stack:
         memory = LogMemory()
-        logger = open_logger(_log_writer(config, stack), clock, memory, verbosity=parameters["logLevel"])
+        log_file = LogFile(config.logpath, append=config.logappend)
+        stack.callback(log_file.close)
+        logger = open_logger(log_file.write, clock, memory, verbosity=parameters["logLevel"])
         cursors = CursorRegistry(clock, lambda: int(parameters["cursorTimeoutMillis"]))
         stack.callback(cursors.close_all)
         operations = OperationRegistry(clock)
@@ -56,9 +65,13 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
             sessions=sessions,
             cursors=cursors,
             topology=Topology(),
+            started=clock.monotonic(),
+            write_gate=WriteGate(),
+            rotate_log=log_file.rotate,
             slow_ms=config.slow_ms,
         )
         _open_data(services, stack)
+        await services.catalog.resume()
         housekeeping = asyncio.get_running_loop().create_task(_housekeeping(services))
         stack.push_async_callback(_stop_task, housekeeping)
         yield services
@@ -87,24 +100,28 @@ def _parameters(config: Config) -> Parameters:
     return parameters
 
 
-def _log_writer(config: Config, stack: AsyncExitStack) -> Callable[[str], None]:
-    output = sys.stdout
-    if config.logpath:
-        path = Path(config.logpath)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        output = stack.enter_context(path.open("a" if config.logappend else "w", encoding="utf-8"))
-
-    def write(line: str) -> None:
-        output.write(line + "\n")
-        output.flush()
-
-    return write
-
-
 def _open_data(services: Services, stack: AsyncExitStack) -> None:
     """Open the store and what stands on it."""
     path = Path(services.config.dbpath or default_dbpath())
     path.mkdir(parents=True, exist_ok=True)
+    services.data_path = str(path)
+    services.engine = LmdbEngine(path, map_bytes=services.config.map_bytes)
+    stack.callback(services.engine.close)
+    services.catalog = Catalog(services.engine, partial_compiler=_partial_filter)
+    services.catalog.load()
+    stack.push_async_callback(services.catalog.close)
+    services.users = UserStore(services.engine, services.catalog)
+    if services.config.auth:
+        services.authorize = check
+
+
+def _partial_filter(expression: Document, collation: Collation | None) -> Callable[[bytes], bool]:
+    """Whether a raw document belongs into an index with this filter."""
+    # The query language is loaded with the first index that needs it.
+    from ..query.match.parse import parse_filter
+
+    matches = parse_filter(expression, collator=collation).compile()
+    return lambda raw: matches(decode(raw))
 
 
 async def _housekeeping(services: Services) -> None:

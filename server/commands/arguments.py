@@ -2,18 +2,16 @@
 
 import math
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
 from bson import Binary, Decimal128
 
+from ...catalog.namespaces import Namespace
 from ...common.errors import BadValue, IDLFailedToParse, IDLUnknownField, InvalidNamespace, TypeMismatch
 from ...common.values import Document, type_name
 from ..context import Request
 from ..generic_arguments import GENERIC_FIELDS
 from ..operations import Operation
-
-if TYPE_CHECKING:
-    from ...catalog.namespaces import Namespace
 
 Default = TypeVar("Default")
 
@@ -82,7 +80,7 @@ class Fields:
             return default
         return self._document[name]
 
-    def take_namespace(self, name: str | None = None) -> "Namespace":
+    def take_namespace(self, name: str | None = None) -> Namespace:
         """The namespace of the command: its database and the collection named by `name`, the command's own field."""
         field = name or self._own or self.command
         value = self.take_any(field)
@@ -245,7 +243,7 @@ def whole_number(value: int | float | Decimal128) -> int:
     return max(_INT64_MIN, min(_INT64_MAX, int(value)))
 
 
-def collection_namespace(database: str, collection: str) -> "Namespace":
+def collection_namespace(database: str, collection: str) -> Namespace:
     """The namespace of a collection that a command names.
 
     Raises:
@@ -253,8 +251,6 @@ def collection_namespace(database: str, collection: str) -> "Namespace":
     """
     if collection == "" or collection.startswith(".") or "\0" in collection:
         raise InvalidNamespace(f"Invalid namespace specified '{database}.{collection}'")
-    from ...catalog.namespaces import Namespace
-
     namespace = Namespace(database, collection)
     if len(str(namespace).encode()) > 255:
         raise InvalidNamespace(f"Fully qualified namespace is too long. Namespace: {namespace} Max: 255")

@@ -2,7 +2,8 @@
 
 from typing import Any, Final
 
-from bson import DatetimeMS, Int64, ObjectId
+from bson import Binary, DatetimeMS, Int64, ObjectId
+from bson.binary import UUID_SUBTYPE
 
 from ...common.errors import (
     ClientMetadataAppNameTooLarge,
@@ -103,8 +104,38 @@ class WhatsMyUri(Command):
 
     async def run(self, context: Context, request: Request) -> Document:
         """Answer `{you: "address:port"}`."""
-        Fields(request, known=()).finish()
         return {"you": context.client.peer}
+
+
+class ConnectionStatus(Command):
+    """`connectionStatus`: who is logged in here, and what they may do."""
+
+    name = "connectionStatus"
+    summary = "Users logged in on this connection, with their roles."
+    needs_login = False
+
+    async def run(self, context: Context, request: Request) -> Document:
+        """Answer `{authInfo, uuid}`."""
+        fields = Fields(request, known=("showPrivileges",))
+        show_privileges = fields.take_bool("showPrivileges")
+        client = context.client
+        information: Document = {"authenticatedUsers": [], "authenticatedUserRoles": []}
+        if show_privileges:
+            information["authenticatedUserPrivileges"] = []
+        store = context.services.users
+        document = None if client.user is None or store is None else store.user(*client.user)
+        if client.user is not None and document is not None:
+            # Users are loaded with the first login.
+            from ..users import RoleName
+
+            roles = [RoleName.from_document(row) for row in document["roles"]]
+            information["authenticatedUsers"] = [{"user": client.user[0], "db": client.user[1]}]
+            information["authenticatedUserRoles"] = [role.to_document() for role in store.closure(roles)]
+            if show_privileges:
+                information["authenticatedUserPrivileges"] = [
+                    privilege.to_document() for privilege in store.privileges(roles).privileges
+                ]
+        return {"authInfo": information, "uuid": Binary(client.uuid, UUID_SUBTYPE)}
 
 
 def _legacy_fields(request: Request) -> Document:

@@ -4,8 +4,65 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from .administration import (
+    AdvanceTestClock,
+    DropConnections,
+    Fsync,
+    FsyncUnlock,
+    RotateCertificates,
+    SetFeatureCompatibilityVersion,
+    Shutdown,
+)
+from .authentication import Authenticate, Logout, SaslContinue, SaslStart
 from .base import Command
-from .handshake import Hello, Ping, WhatsMyUri
+from .databases import DataSize, DbStats, DropDatabase, ListDatabases
+from .diagnostics import (
+    BuildInfo,
+    ConnPoolStats,
+    Features,
+    GetCmdLineOpts,
+    GetLog,
+    HostInfo,
+    ListCommands,
+    LockInfo,
+    LogRotate,
+)
+from .handshake import ConnectionStatus, Hello, Ping, WhatsMyUri
+from .operations import CurrentOp, KillOp, Profile, Top
+from .parameters import GetParameter, SetParameter
+from .sessions import (
+    AbortTransaction,
+    CommitTransaction,
+    EndSessions,
+    KillAllSessions,
+    KillAllSessionsByPattern,
+    KillSessions,
+    ReapLogicalSessionCacheNow,
+    RefreshLogicalSessionCacheNow,
+    RefreshSessions,
+    StartSession,
+)
+from .standalone import (
+    GetClusterParameter,
+    GetDefaultRWConcern,
+    GetShardMap,
+    PlanCacheClear,
+    SetDefaultRWConcern,
+    SetUserWriteBlockMode,
+    ShardingState,
+    refused_commands,
+)
+from .status import ServerStatus
+from .users import (
+    CreateUser,
+    DropAllUsersFromDatabase,
+    DropUser,
+    GrantRolesToUser,
+    InvalidateUserCache,
+    RevokeRolesFromUser,
+    UpdateUser,
+    UsersInfo,
+)
 
 
 def table_of(*commands: Command) -> Mapping[str, Command]:
@@ -19,8 +76,66 @@ def table_of(*commands: Command) -> Mapping[str, Command]:
 
 
 COMMANDS: Final = table_of(
+    AbortTransaction(),
+    AdvanceTestClock(),
+    Authenticate(),
+    BuildInfo(),
+    CommitTransaction(),
+    ConnPoolStats(),
+    ConnectionStatus(),
+    CreateUser(),
+    CurrentOp(),
+    DataSize(),
+    DbStats(),
+    DropAllUsersFromDatabase(),
+    DropConnections(),
+    DropDatabase(),
+    DropUser(),
+    EndSessions(),
+    Features(),
+    Fsync(),
+    FsyncUnlock(),
+    GetClusterParameter(),
+    GetCmdLineOpts(),
+    GetDefaultRWConcern(),
+    GetLog(),
+    GetParameter(),
+    GetShardMap(),
+    GrantRolesToUser(),
     Hello(),
+    HostInfo(),
+    InvalidateUserCache(),
+    KillAllSessions(),
+    KillAllSessionsByPattern(),
+    KillOp(),
+    KillSessions(),
+    ListCommands(),
+    ListDatabases(),
+    LockInfo(),
+    LogRotate(),
+    Logout(),
     Ping(),
+    PlanCacheClear(),
+    Profile(),
+    ReapLogicalSessionCacheNow(),
+    RefreshLogicalSessionCacheNow(),
+    RefreshSessions(),
+    RevokeRolesFromUser(),
+    RotateCertificates(),
+    SaslContinue(),
+    SaslStart(),
+    ServerStatus(),
+    SetDefaultRWConcern(),
+    SetFeatureCompatibilityVersion(),
+    SetParameter(),
+    SetUserWriteBlockMode(),
+    ShardingState(),
+    Shutdown(),
+    StartSession(),
+    Top(),
+    UpdateUser(),
+    UsersInfo(),
     WhatsMyUri(),
+    *refused_commands(),
 )
 """By every name that a client may use."""

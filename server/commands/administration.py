@@ -1,0 +1,168 @@
+"""What an operator does to a running server: flush and lock, stop, close connections, move its clock."""
+
+import re
+from typing import Any, Final
+
+from bson import Int64
+
+from ...common.clock import TestClock
+from ...common.errors import (
+    CommandNotFound,
+    FailedToParse,
+    IllegalOperation,
+    Location,
+)
+from ...common.limits import FEATURE_COMPATIBILITY_VERSION
+from ...common.values import Document
+from ..context import Context, Request
+from .arguments import Fields
+from .base import Command
+
+_PORT_MAX: Final = 65535
+_OTHER_VERSIONS: Final = ("8.0", "8.1")
+_HOST_AND_PORT: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d+))?")
+
+
+class Fsync(Command):
+    """`fsync`: everything that was answered is on disk already; with `lock`, writes wait until `fsyncUnlock`."""
+
+    name = "fsync"
+    summary = "Flushes to disk, and locks against writes if asked to."
+    admin_only = True
+
+    async def run(self, context: Context, request: Request) -> Document:
+        """Answer `{numFiles}`, or with `lock` how often the server is locked."""
+        fields = Fields(request, known=("lock", "fsyncLockAcquisitionTimeoutMillis"))
+        lock = fields.take_bool("lock")
+        fields.take_whole_number("fsyncLockAcquisitionTimeoutMillis", default=90_000)
+        if not lock:
+            return {"numFiles": 1}
+        return {
+            "info": "now locked against writes, use db.fsyncUnlock() to unlock",
+            "lockCount": Int64(context.services.write_gate.lock()),
+            "seeAlso": "https://dochub.mongodb.org/core/fsynccommand",
+        }
+
+
+class FsyncUnlock(Command):
+    """`fsyncUnlock`: takes one lock away."""
+
+    name = "fsyncUnlock"
+    summary = "Unlocks what fsync locked."
+    admin_only = True
+
+    async def run(self, context: Context, request: Request) -> Document:
+        """Answer how many locks are left."""
+        Fields(request, known=()).finish()
+        gate = context.services.write_gate
+        if not gate.closed:
+            raise IllegalOperation("fsyncUnlock called when not locked")
+        left = gate.unlock()
+        info = "fsyncUnlock completed" if left == 0 else "fsyncUnlock completed, and the server is still locked"
+        return {"info": info, "lockCount": Int64(left)}
+
+
+class Shutdown(Command):
+    """`shutdown`: stop in good order. The connection closes without a reply."""
+
+    name = "shutdown"
+    summary = "Stops the server."
+    admin_only = True
+
+    async def run(self, context: Context, request: Request) -> Document:
+        """Stop."""
+        fields = Fields(request, known=("force", "timeoutSecs"))
+        fields.take_bool("force")
+        fields.take_whole_number("timeoutSecs", default=0)
+        context.services.request_shutdown()
+        context.client.abort()
+        return {}
+
+
+class DropConnections(Command):
+    """`dropConnections`: closes outgoing connections to these servers, of which there are none."""
+
+    name = "dropConnections"
+    summary = "Closes outgoing connections."
+    admin_only = True
+
+    async def run(self, context: Context, request: Request) -> Document:
+        """Answer `{}`."""
+        fields = Fields(request, known=("hostAndPort",))
+        for position, host in enumerate(fields.take_list("hostAndPort")):
+            if not isinstance(host, str):
+                raise fields.wrong_type(f"hostAndPort.{position}", host, "type 'string'")
+            _check_host_and_port(host)
+        return {}
+
+
+class SetFeatureCompatibilityVersion(Command):
+    """`setFeatureCompatibilityVersion`: there is one, and it is set."""
+
+    name = "setFeatureCompatibilityVersion"
+    summary = "Sets the version that the data is compatible with."
+    admin_only = True
+    writes = True
+
+    async def run(self, context: Context, request: Request) -> Document:
+        """Answer `{}` for the version that is."""
+        fields = Fields(request, known=("confirm", "fromConfigServer", "downgradeOnDiskChanges"))
+        version: Any = fields.take_string(self.name)
+        confirm = fields.take_bool("confirm")
+        if version not in (*_OTHER_VERSIONS, FEATURE_COMPATIBILITY_VERSION):
+            raise Location(
+                4926900,
+                f"Invalid feature compatibility version value '{version}'. Expected '{FEATURE_COMPATIBILITY_VERSION}'.",
+            )
+        if not confirm:
+            raise Location(
+                7369100,
+                "Once you have changed the FCV you may not be able to change it back. Re-run this command with the "
+                "parameter 'confirm: true' to go on.",
+            )
+        if version != FEATURE_COMPATIBILITY_VERSION:
+            raise Location(
+                303, f"the data is always compatible with {FEATURE_COMPATIBILITY_VERSION}, and with nothing else"
+            )
+        return {}
+
+
+class AdvanceTestClock(Command):
+    """`advanceTestClock`: lets time pass; of a server that was started with `--test-clock`, unknown to any other."""
+
+    name = "advanceTestClock"
+    summary = "Moves the clock of a test forward."
+    admin_only = True
+
+    async def run(self, context: Context, request: Request) -> Document:
+        """Answer the time that it is now, in milliseconds since 1970."""
+        clock = context.services.clock
+        if not isinstance(clock, TestClock):
+            raise CommandNotFound(f"no such command: '{self.name}'")
+        fields = Fields(request, known=("milliseconds",))
+        duration_ms = fields.take_whole_number("milliseconds", low=0)
+        clock.advance(duration_ms)
+        return {"now": Int64(clock.now_ms())}
+
+
+class RotateCertificates(Command):
+    """`rotateCertificates`: reads certificates again; there are none yet."""
+
+    name = "rotateCertificates"
+    summary = "Reads certificates again."
+    admin_only = True
+
+    async def run(self, context: Context, request: Request) -> Document:
+        """Answer `{}`."""
+        fields = Fields(request, known=("message",))
+        fields.take_string("message", default=None)
+        return {}
+
+
+def _check_host_and_port(text: str) -> None:
+    found = _HOST_AND_PORT.fullmatch(text)
+    if found is None:
+        raise FailedToParse(f"Bad HostAndPort: '{text}'")
+    port = found.group(2)
+    if port is not None and not 0 < int(port) <= _PORT_MAX:
+        raise FailedToParse(f"Port number {port} out of range parsing HostAndPort from '{text}'")
