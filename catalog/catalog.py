@@ -1,8 +1,9 @@
 """The catalog: what exists, stored in one table, held in memory, changed by one change at a time.
 
 Readers (the event loop) see `published` collections: those whose change is durable. Write closures (on the writer's
-thread) see what the closures before them made, through `collection_in`, so that a write that was queued before a drop and
-runs after it finds nothing. Dropping takes the entry away at once; the records and index entries behind it are removed in
+thread) read the table itself, through `collection_in`, and so see what the closures before them made: a write that was
+queued before a drop and runs after it finds nothing, and one that runs again after its transaction was given up finds
+what it found before. Dropping takes the entry away at once; the records and index entries behind it are removed in
 slices afterwards, also after a restart.
 """
 
@@ -26,6 +27,7 @@ from ..storage.engine import Engine, Snapshot, Transaction
 from ..storage.keys import after, number_key
 from . import documents
 from .collections import Collection, Kind
+from .index_entries import learned_key, load_learned
 from .index_specs import INDEXES_MAX, IndexSpec, IndexState
 from .namespaces import Namespace
 
@@ -35,6 +37,7 @@ _NEXT_ID: Final = b"next_id"
 _GARBAGE: Final = b"garbage"
 _SWEEP_KEYS: Final = 5000
 _BUILD_DOCUMENTS: Final = 1000
+_DECODED_SPARE: Final = 1000
 
 
 class Catalog:
@@ -44,8 +47,12 @@ class Catalog:
         self._engine = engine
         self._partial_compiler = partial_compiler
         self._published: dict[Namespace, Collection] = {}
-        self._written: dict[Namespace, Collection] = {}
+        self._decoded: dict[bytes, Collection] = {}
+        """Entries of the table as last seen or written, by their bytes."""
+        self._states: dict[int, IndexState] = {}
+        """What is learned of indexes, by their numbers."""
         self._changing = asyncio.Lock()
+        self._changes: set[asyncio.Task[dict[Namespace, Collection | None]]] = set()
         self._sweeping: asyncio.Task[None] | None = None
         self.generation = 0
         """Moves with every change, for whoever remembers plans."""
@@ -54,14 +61,10 @@ class Catalog:
         """Read what is stored; once, before anything else."""
         with self._engine.snapshot() as snapshot:
             for _, raw in snapshot.scan("catalog", b"", after(b"\xff")):
-                collection = Collection.from_document(decode(raw))
+                collection = self._decode(raw)
                 for index in collection.indexes:
-                    self._prepare_index(index)
-                    learned = snapshot.get("meta", documents.multikey_key(index))
-                    if learned is not None:
-                        index.state.multikey_paths = tuple(tuple(one) for one in decode(learned)["paths"])
+                    load_learned(snapshot, index)
                 self._published[collection.namespace] = collection
-        self._written = dict(self._published)
 
     async def resume(self) -> None:
         """Finish what a stop interrupted: index builds are given up, dropped data is removed."""
@@ -77,7 +80,8 @@ class Catalog:
 
     def collection_in(self, transaction: Transaction, namespace: Namespace) -> Collection | None:
         """The same as a write closure has to see it: with every change that ran before."""
-        return self._written.get(namespace)
+        raw = transaction.get("catalog", _entry_key(namespace))
+        return None if raw is None else self._decode(raw)
 
     def list_databases(self) -> list[str]:
         """Databases that hold something, sorted."""
@@ -133,7 +137,7 @@ class Catalog:
         def work(transaction: Transaction) -> dict[Namespace, Collection | None]:
             made: dict[Namespace, Collection | None] = {}
             for namespace, options, kind, indexes, uuid in wanted:
-                existing = self._written.get(namespace)
+                existing = self.collection_in(transaction, namespace)
                 if existing is not None:
                     if not exist_ok:
                         raise NamespaceExists(f"Collection {namespace} already exists.")
@@ -151,7 +155,7 @@ class Catalog:
         def work(transaction: Transaction) -> dict[Namespace, Collection | None]:
             changes: dict[Namespace, Collection | None] = {}
             for namespace in namespaces:
-                collection = self._written.get(namespace)
+                collection = self.collection_in(transaction, namespace)
                 if collection is not None:
                     self._forget(transaction, collection)
                     changes[namespace] = None
@@ -174,10 +178,10 @@ class Catalog:
         """
 
         def work(transaction: Transaction) -> dict[Namespace, Collection | None]:
-            collection = self._written.get(source)
+            collection = self.collection_in(transaction, source)
             if collection is None:
                 raise NamespaceNotFound(f"Source collection {source} does not exist")
-            taken = self._written.get(target)
+            taken = self.collection_in(transaction, target)
             if taken is not None:
                 if not drop_target:
                     raise NamespaceExists("target namespace exists")
@@ -205,7 +209,7 @@ class Catalog:
         def work(transaction: Transaction) -> dict[Namespace, Collection | None]:
             changes: dict[Namespace, Collection | None] = {}
             for namespace, change in wanted.items():
-                changed = change(self._existing(namespace))
+                changed = change(self._existing(transaction, namespace))
                 self._store(transaction, changed)
                 changes[namespace] = changed
             return changes
@@ -225,43 +229,56 @@ class Catalog:
         if collection is None:
             raise NamespaceNotFound(f"ns does not exist: {namespace}")
         before = len(collection.indexes)
-        names: list[str] = []
+        wanted = list(specs)
+        slow: list[str] = []
 
         def work(transaction: Transaction) -> dict[Namespace, Collection | None]:
-            names.clear()
-            current = self._existing(namespace)
-            for spec in specs:
+            slow.clear()
+            current = self._existing(transaction, namespace)
+            small = documents.read_stats(transaction, current).count < _BUILD_DOCUMENTS
+            made = []
+            for spec in wanted:
                 if not is_new_index(current, spec):
                     continue
                 if len(current.indexes) >= INDEXES_MAX:
                     raise CannotCreateIndex(f"add index fails, too many indexes for {namespace}")
-                index = self._number_index(transaction, spec, building=True)
+                index = self._number_index(transaction, spec, building=not small)
                 current = current.with_changes(indexes=(*current.indexes, index))
-                names.append(index.name)
-            if names:
+                made.append(index)
+            if made:
                 self._store(transaction, current)
+            for index in made:
+                if small:
+                    documents.fill_index(transaction, current, index, None, _BUILD_DOCUMENTS)
+                else:
+                    slow.append(index.name)
             return {namespace: current}
 
         (changed,) = (await self._change(work)).values()
         assert changed is not None
-        if names:
-            try:
-                for name in names:
-                    await self._build(namespace, name)
-            except BaseException:
-                await self.drop_indexes(namespace, names)
-                raise
-
-            def finish(current: Collection) -> Collection:
-                return current.with_changes(
-                    indexes=tuple(
-                        index.with_changes(building=False) if index.name in names else index
-                        for index in current.indexes
-                    )
-                )
-
-            changed = await self.modify(namespace, finish)
+        if slow:
+            changed = await self._build_all(namespace, list(slow))
         return before, len(changed.indexes)
+
+    async def _build_all(self, namespace: Namespace, names: list[str]) -> Collection:
+        """Fill new indexes and put them to use; where one cannot be, all of them go."""
+        try:
+            for name in names:
+                await self._build(namespace, name)
+        except BaseException:
+            collection = self._published.get(namespace)
+            if collection is not None:
+                await self.drop_indexes(namespace, [name for name in names if collection.index(name) is not None])
+            raise
+
+        def finish(current: Collection) -> Collection:
+            return current.with_changes(
+                indexes=tuple(
+                    index.with_changes(building=False) if index.name in names else index for index in current.indexes
+                )
+            )
+
+        return await self.modify(namespace, finish)
 
     async def drop_indexes(self, namespace: Namespace, names: Iterable[str]) -> None:
         """Take indexes away.
@@ -272,7 +289,7 @@ class Catalog:
         wanted = list(names)
 
         def work(transaction: Transaction) -> dict[Namespace, Collection | None]:
-            collection = self._existing(namespace)
+            collection = self._existing(transaction, namespace)
             for name in wanted:
                 index = collection.index(name)
                 if index is None:
@@ -297,32 +314,62 @@ class Catalog:
         if self._sweeping is not None and not self._sweeping.done():
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
+        await asyncio.gather(*self._changes, return_exceptions=True)
 
     async def _change(
         self, work: Callable[[Transaction], dict[Namespace, Collection | None]]
     ) -> dict[Namespace, Collection | None]:
-        """Run a change on the writer's thread, show it to later closures at once and to readers when it is durable."""
+        """Run a change on the writer's thread, and show it to readers when it is durable.
 
-        def closure(transaction: Transaction) -> dict[Namespace, Collection | None]:
-            changes = work(transaction)
-            _apply(self._written, changes)
-            return changes
+        Once begun it is seen through, whether or not the caller waits for it: what is stored is also published.
+        """
+        change = asyncio.get_running_loop().create_task(self._run_change(work))
+        self._changes.add(change)
+        change.add_done_callback(self._changes.discard)
+        return await asyncio.shield(change)
 
+    async def _run_change(
+        self, work: Callable[[Transaction], dict[Namespace, Collection | None]]
+    ) -> dict[Namespace, Collection | None]:
         async with self._changing:
-            try:
-                changes = await self._engine.write(closure)
-            except BaseException:
-                self._written = dict(self._published)
-                raise
-            _apply(self._published, changes)
+            changes = await self._engine.write(work)
+            for namespace, collection in changes.items():
+                if collection is None:
+                    self._published.pop(namespace, None)
+                else:
+                    self._published[namespace] = collection
             self.generation += 1
             return changes
 
-    def _existing(self, namespace: Namespace) -> Collection:
-        collection = self._written.get(namespace)
+    def _existing(self, transaction: Transaction, namespace: Namespace) -> Collection:
+        collection = self.collection_in(transaction, namespace)
         if collection is None:
             raise NamespaceNotFound(f"ns does not exist: {namespace}")
         return collection
+
+    def _decode(self, raw: bytes) -> Collection:
+        """The collection of an entry; one object for the same bytes, and one state for the same index."""
+        known = self._decoded.get(raw)
+        if known is None:
+            stored = Collection.from_document(decode(raw))
+            known = stored.with_changes(indexes=tuple(self._with_state(index) for index in stored.indexes))
+            self._remember(raw, known)
+        return known
+
+    def _remember(self, raw: bytes, collection: Collection) -> None:
+        if len(self._decoded) > 2 * len(self._published) + _DECODED_SPARE:
+            self._decoded = {}
+        self._decoded[raw] = collection
+
+    def _with_state(self, index: IndexSpec) -> IndexSpec:
+        state = self._states.get(index.id)
+        if state is None:
+            state = self._states[index.id] = IndexState()
+            if index.partial_filter is not None:
+                if self._partial_compiler is None:
+                    raise IllegalOperation("nobody is there to read partial filters")
+                state.accepts = self._partial_compiler(index.partial_filter, index.collation)
+        return index.with_changes(state=state)
 
     def _make(
         self,
@@ -348,18 +395,15 @@ class Catalog:
         return collection
 
     def _number_index(self, transaction: Transaction, spec: IndexSpec, *, building: bool = False) -> IndexSpec:
-        index = spec.with_changes(id=_next_id(transaction), building=building, state=IndexState())
-        self._prepare_index(index)
-        return index
-
-    def _prepare_index(self, index: IndexSpec) -> None:
-        if index.partial_filter is not None:
-            if self._partial_compiler is None:
-                raise IllegalOperation("nobody is there to read partial filters")
-            index.state.accepts = self._partial_compiler(index.partial_filter, index.collation)
+        number = _next_id(transaction)
+        # A number that was given in a transaction that failed is given again: what was learned then is not of this index.
+        self._states.pop(number, None)
+        return self._with_state(spec.with_changes(id=number, building=building))
 
     def _store(self, transaction: Transaction, collection: Collection) -> None:
-        transaction.put("catalog", _entry_key(collection.namespace), encode(collection.to_document()))
+        raw = encode(collection.to_document())
+        transaction.put("catalog", _entry_key(collection.namespace), raw)
+        self._remember(raw, collection)
 
     def _forget(self, transaction: Transaction, collection: Collection) -> None:
         transaction.delete("catalog", _entry_key(collection.namespace))
@@ -371,14 +415,14 @@ class Catalog:
 
     def _forget_index(self, transaction: Transaction, index: IndexSpec) -> None:
         transaction.put("meta", _GARBAGE + number_key(index.id), b"indexes")
-        transaction.delete("meta", documents.multikey_key(index))
+        transaction.delete("meta", learned_key(index))
 
     async def _build(self, namespace: Namespace, name: str) -> None:
         """Fill an index in slices; writers keep up what was filled."""
         position: bytes | None = None
 
         def slice_of(transaction: Transaction) -> bytes | None:
-            collection = self._existing(namespace)
+            collection = self._existing(transaction, namespace)
             index = collection.index(name)
             if index is None:
                 raise IndexNotFound(f"index not found with name [{name}]")
@@ -428,14 +472,6 @@ def is_new_index(collection: Collection, spec: IndexSpec) -> bool:
                 f"Existing index: {index.document}"
             )
     return True
-
-
-def _apply(target: dict[Namespace, Collection], changes: dict[Namespace, Collection | None]) -> None:
-    for namespace, collection in changes.items():
-        if collection is None:
-            target.pop(namespace, None)
-        else:
-            target[namespace] = collection
 
 
 def _entry_key(namespace: Namespace) -> bytes:

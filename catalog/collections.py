@@ -3,10 +3,10 @@
 A change of a collection (another option, another index) is another `Collection` that takes its place in the catalog.
 """
 
-import uuid
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Self
+from uuid import UUID, uuid4
 
 from bson import Binary, Int64
 
@@ -36,7 +36,7 @@ class Collection:
     namespace: Namespace
     kind: Kind
     id: int = 0
-    uuid: uuid.UUID = field(default_factory=uuid.uuid4)
+    uuid: UUID = field(default_factory=uuid4)
     options: Document = field(default_factory=dict)
     indexes: tuple[IndexSpec, ...] = ()
     flags: Document = field(default_factory=dict)
@@ -148,7 +148,7 @@ class Collection:
             namespace=Namespace.parse(stored["ns"]),
             kind=stored["kind"],
             id=int(stored["id"]),
-            uuid=uuid.UUID(bytes=bytes(stored["uuid"])),
+            uuid=UUID(bytes=bytes(stored["uuid"])),
             options=stored["options"],
             indexes=tuple(IndexSpec.from_stored(row) for row in stored["indexes"]),
             flags=stored["flags"],

@@ -12,21 +12,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..common.display import value_text
-from ..common.errors import BSONObjectTooLarge, CannotIndexParallelArrays, DuplicateKey
+from ..common.errors import BSONObjectTooLarge
 from ..common.limits import DOCUMENT_BYTES_MAX_INTERNAL
-from ..common.paths import get_path, split_path
-from ..common.values import MISSING, Document, decode, encode
-from ..kernels import ParallelArrays, index_keys, key_of_id, key_string
+from ..common.values import Document, encode
+from ..kernels import key_of_id
 from ..storage.engine import Snapshot, Transaction
 from ..storage.errors import DuplicateKey as KeyTaken
 from ..storage.keys import after, number_key, number_of
 from .collections import Collection
+from .index_entries import add_entry, bound_string, cut_high, cut_low, duplicate, entry_keys, remove_entry
 from .index_specs import IndexSpec
 
 _STATS: Final = struct.Struct(">QQQ")
 _STATS_PREFIX: Final = b"stats"
-_MULTIKEY_PREFIX: Final = b"multikey"
 
 
 @dataclass(slots=True)
@@ -78,18 +76,20 @@ def insert_many(transaction: Transaction, collection: Collection, raws: Iterable
                 f"{DOCUMENT_BYTES_MAX_INTERNAL}(16MB)"
             )
         if collection.clustered:
-            record_key = key_of_id(raw)
+            record_key = _record_key(collection, raw)
             try:
                 transaction.insert("records", prefix + record_key, raw)
             except KeyTaken:
-                raise _duplicate(collection, IndexSpec.for_id(), raw) from None
+                raise duplicate(
+                    collection, IndexSpec.for_id(collection.options.get("collation")), record_key, raw
+                ) from None
         else:
             record_key = number_key(stats.next_record)
             stats.next_record += 1
             transaction.put("records", prefix + record_key, raw)
         for index in collection.indexes:
             for key in entry_keys(transaction, index, raw):
-                _add_entry(transaction, collection, index, key, record_key, raw)
+                add_entry(transaction, collection, index, key, record_key, raw)
         stats.count += 1
         stats.data_bytes += len(raw)
         keys.append(record_key)
@@ -112,9 +112,9 @@ def replace(transaction: Transaction, collection: Collection, record_key: bytes,
         before = set(entry_keys(transaction, index, old))
         now = set(entry_keys(transaction, index, new))
         for key in before - now:
-            _remove_entry(transaction, index, key, record_key)
+            remove_entry(transaction, index, key, record_key)
         for key in now - before:
-            _add_entry(transaction, collection, index, key, record_key, new)
+            add_entry(transaction, collection, index, key, record_key, new)
     if len(new) != len(old):
         stats = read_stats(transaction, collection)
         stats.data_bytes += len(new) - len(old)
@@ -126,7 +126,7 @@ def remove(transaction: Transaction, collection: Collection, record_key: bytes, 
     transaction.delete("records", number_key(collection.id) + record_key)
     for index in collection.indexes:
         for key in entry_keys(transaction, index, old):
-            _remove_entry(transaction, index, key, record_key)
+            remove_entry(transaction, index, key, record_key)
     stats = read_stats(transaction, collection)
     stats.count -= 1
     stats.data_bytes -= len(old)
@@ -141,11 +141,10 @@ def fetch(snapshot: Snapshot, collection: Collection, record_key: bytes) -> byte
 def record_key_of_id(snapshot: Snapshot, collection: Collection, identity: Any) -> bytes | None:
     """The record key of the document whose `_id` equals `identity`."""
     wanted = encode({"_id": identity})
+    key = _record_key(collection, wanted)
     if collection.clustered:
-        return key_of_id(wanted)
-    index = collection.indexes[0]
-    (key,) = index_keys(_collated(index, wanted), ["_id"], [False], False)[0]
-    return snapshot.get("indexes", number_key(index.id) + key)
+        return key
+    return snapshot.get("indexes", number_key(collection.indexes[0].id) + key)
 
 
 def fetch_by_id(snapshot: Snapshot, collection: Collection, identity: Any) -> tuple[bytes, bytes] | None:
@@ -197,12 +196,13 @@ def index_scan(
     """Entries of an index as (entry key, record key), in the order of the index.
 
     Args:
-        low, high: entry keys with `low <= key < high`, as `key_string` makes them.
+        low, high: entry keys with `low <= key < high`, as `key_string` makes them. Where one is long, entries from
+            outside may be among those found.
         after_key: go on behind this entry key (before it, when `reverse`).
     """
     prefix = number_key(index.id)
-    start = prefix + low
-    stop = prefix + high if high is not None else after(prefix)
+    start = prefix + cut_low(low)
+    stop = prefix + cut_high(high) if high is not None else after(prefix)
     if after_key is not None:
         if reverse:
             stop = min(stop, prefix + after_key)
@@ -213,19 +213,6 @@ def index_scan(
     skip = len(prefix)
     for key, record_key in snapshot.scan("indexes", start, stop, reverse=reverse):
         yield key[skip:], record_key
-
-
-def entry_keys(transaction: Transaction, index: IndexSpec, raw: bytes) -> list[bytes]:
-    """The KeyStrings under which an index keeps a document; learns which paths hold arrays."""
-    if index.state.accepts is not None and not index.state.accepts(raw):
-        return []
-    try:
-        keys, multikey = index_keys(_collated(index, raw), list(index.paths), list(index.descending), index.sparse)
-    except ParallelArrays as error:
-        raise CannotIndexParallelArrays(str(error)) from None
-    if multikey:
-        _learn_multikey(transaction, index, multikey)
-    return keys
 
 
 def fill_index(
@@ -241,81 +228,19 @@ def fill_index(
     rows = [row for _, row in zip(range(limit), slice_of, strict=False)]
     for record_key, raw in rows:
         for key in entry_keys(transaction, index, raw):
-            _add_entry(transaction, collection, index, key, record_key, raw)
+            add_entry(transaction, collection, index, key, record_key, raw)
         last = record_key
     return last if len(rows) == limit else None
 
 
-def _collated(index: IndexSpec, raw: bytes) -> bytes:
-    """The document as the index compares it: with a collation, its strings are replaced by their sort keys."""
-    collation = index.collation
-    if collation is None:
-        return raw
-    return encode({name: _sort_keys(value, collation.key) for name, value in decode(raw).items()})
-
-
-def _sort_keys(value: Any, key: Any) -> Any:
-    if type(value) is str:
-        return key(value).decode("latin-1")
-    if type(value) is dict:
-        return {name: _sort_keys(item, key) for name, item in value.items()}
-    if type(value) is list:
-        return [_sort_keys(item, key) for item in value]
-    return value
-
-
 def collated_key_string(index: IndexSpec, values: Document, descending: list[bool]) -> bytes:
     """KeyString of the values (in order) as the index compares them; for the bounds of a scan."""
-    return key_string(_collated(index, encode(values)), descending)
+    return bound_string(index, values, descending)
 
 
-def _add_entry(
-    transaction: Transaction, collection: Collection, index: IndexSpec, key: bytes, record_key: bytes, raw: bytes
-) -> None:
-    if not index.unique:
-        transaction.put("indexes", number_key(index.id) + key + record_key, record_key)
-        return
-    try:
-        transaction.insert("indexes", number_key(index.id) + key, record_key)
-    except KeyTaken:
-        if transaction.get("indexes", number_key(index.id) + key) != record_key:
-            raise _duplicate(collection, index, raw) from None
-
-
-def _remove_entry(transaction: Transaction, index: IndexSpec, key: bytes, record_key: bytes) -> None:
-    entry = number_key(index.id) + key
-    if not index.unique:
-        transaction.delete("indexes", entry + record_key)
-    elif transaction.get("indexes", entry) == record_key:
-        transaction.delete("indexes", entry)
-
-
-def _duplicate(collection: Collection, index: IndexSpec, raw: bytes) -> DuplicateKey:
-    """MongoDB's words for a key that a unique index holds already."""
-    document = decode(raw)
-    found = {path: get_path(document, split_path(path)) for path in index.paths}
-    values = {path: None if value is MISSING else value for path, value in found.items()}
-    name = "_id_" if index.is_id else index.name
-    collation = "" if index.collation is None else f" collation: {value_text(index.collation.to_document())}"
-    return DuplicateKey(
-        f"E11000 duplicate key error collection: {collection.namespace} index: {name}{collation} "
-        f"dup key: {value_text(values)}",
-        extra={"keyPattern": index.key, "keyValue": values},
-    )
-
-
-def _learn_multikey(transaction: Transaction, index: IndexSpec, found: list[list[int]]) -> None:
-    known = index.state.multikey_paths or ((),) * len(index.paths)
-    merged = tuple(tuple(sorted({*had, *new})) for had, new in zip(known, found, strict=True))
-    if merged != index.state.multikey_paths:
-        # Told to readers before it is durable: a plan that expects arrays is right without them too.
-        index.state.multikey_paths = merged
-        transaction.put("meta", multikey_key(index), encode({"paths": [list(one) for one in merged]}))
-
-
-def multikey_key(index: IndexSpec) -> bytes:
-    """Where the catalog keeps what was learned of arrays in an index."""
-    return _MULTIKEY_PREFIX + number_key(index.id)
+def _record_key(collection: Collection, raw: bytes) -> bytes:
+    """Where a clustered collection keeps the document."""
+    return key_of_id(raw) if collection.collation is None else key_of_id(raw, collection.collation.key)
 
 
 def _make_room(transaction: Transaction, collection: Collection) -> None:

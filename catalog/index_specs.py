@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Self
 from bson import Decimal128, Int64
 
 from ..common.collation import Collation
+from ..common.display import value_text
 from ..common.errors import (
     BadValue,
     CannotCreateIndex,
@@ -51,11 +52,15 @@ class IndexState:
 
     Attributes:
         multikey_paths: for each key field, the number of path components (from 1) that were arrays in some document.
+        long_keys: some key was cut to fit; such keys are in no order among themselves, so the index gives no sort.
+        make_keys: the keys of a raw document and the path components that were arrays in it.
         accepts: for a partial index, whether a raw document matches its filter.
         accesses: plans that used it since `since_ms`.
     """
 
     multikey_paths: tuple[tuple[int, ...], ...] = ()
+    long_keys: bool = False
+    make_keys: Callable[[bytes], tuple[list[bytes], list[list[int]] | None]] | None = None
     accepts: Callable[[bytes], bool] | None = None
     accesses: int = 0
     since_ms: int = 0
@@ -120,7 +125,7 @@ class IndexSpec:
     @property
     def is_id(self) -> bool:
         """Whether it is the index on `_id`."""
-        return list(self.document["key"]) == ["_id"] and self.kind == "btree"
+        return bool(self.document["name"] == ID_INDEX_NAME)
 
     @property
     def multikey(self) -> bool:
@@ -344,6 +349,11 @@ def _check_name(spec: Document) -> None:
         raise CannotCreateIndex("The index name cannot be empty")
     if name == "*":
         raise BadValue("The index name '*' is not valid.")
+    if name == ID_INDEX_NAME and not is_id_key(spec["key"]):
+        raise BadValue(
+            f"The index name '_id_' is reserved for the _id index, which must have key pattern {{_id: 1}}, found key: "
+            f"{value_text(spec['key'])}"
+        )
     if "\0" in name:
         raise CannotCreateIndex("The index name cannot contain NUL")
 
