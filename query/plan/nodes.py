@@ -65,34 +65,3 @@ class PlanNode(ABC):
     def describe_stats(self) -> Document:
         """The fields of this node in `executionStages` beyond the common ones."""
         return {}
-
-
-BatchSource = Callable[[PlanNode, Run], Iterator[Batch | None]]
-
-
-def _measured(batches: BatchSource) -> BatchSource:
-    """The same, keeping count of the rows that came out and of the time it took (that of the inputs included)."""
-
-    @wraps(batches)
-    def measured(node: PlanNode, run: Run) -> Iterator[Batch | None]:
-        stats = node.stats
-        rows = batches(node, run)
-        try:
-            while True:
-                started = perf_counter_ns()
-                try:
-                    batch = next(rows)
-                except StopIteration:
-                    stats.eof = True
-                    return
-                finally:
-                    stats.time_ns += perf_counter_ns() - started
-                if batch is not None:
-                    stats.advanced += len(batch)
-                yield batch
-        finally:
-            close = getattr(rows, "close", None)
-            if close is not None:
-                close()
-
-    return measured

@@ -1,404 +1,317 @@
-"""The leaves of a plan: scans of records and of index entries, fetching, and the union of scans.
+"""The nodes that read: collection scans, index scans, fetches, and the point look-up of an `_id`.
 
-Each remembers the last key it came to, so that it goes on in another snapshot from where it was.
+Each remembers the last key that it handed on and goes on behind it under whatever snapshot the run has by then.
 """
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final
-
-from bson import Int64
+from typing import Any
 
 from ...catalog import documents
 from ...catalog.collections import Collection
 from ...catalog.index_specs import IndexSpec
-from ...common.values import Document, decode
-from ...kernels import LONG_KEY_BYTES
-from ..match.base import AlwaysTrue, MatchNode
-from .batches import Batch, RowBatch
+from ...common.values import Document
+from ..match.base import AlwaysTrue, MatchNode, Variables
+from .batches import Batch, RecordKeyBatch, RowBatch
 from .bounds import IndexBounds
 from .nodes import PlanNode, Run
 
-Entry = tuple[bytes, bytes]
-"""Entry key and record key."""
-
-_WHOLE_RANGE: Final = ((b"", None),)
-
 
 class Eof(PlanNode):
-    """Nothing at all: the collection does not exist, or no document can match."""
+    """Nothing: the collection does not exist, or the filter cannot hold."""
 
     stage = "EOF"
 
-    def __init__(self, kind: str = "nonExistentNamespace") -> None:
-        super().__init__()
-        self._kind = kind
-
     def batches(self, run: Run) -> Iterator[Batch | None]:
         """See `PlanNode.batches`."""
-        self.stats.works += 1
-        yield from ()
+        self.stats.eof = True
+        return iter(())
+
+
+class _Filtering(PlanNode):
+    """A node that may test what it reads."""
+
+    def __init__(self, *inputs: PlanNode, matcher: MatchNode | None) -> None:
+        super().__init__(*inputs)
+        self.matcher = None if isinstance(matcher, AlwaysTrue) else matcher
+
+    def keep(self, batch: RowBatch, variables: Variables) -> RowBatch:
+        """The rows of the batch that match."""
+        if self.matcher is None:
+            return batch
+        matches = self._compiled(variables)
+        kept = [position for position, document in enumerate(batch.documents()) if matches(document)]
+        return batch if len(kept) == len(batch) else batch.select(kept)
+
+    def _compiled(self, variables: Variables) -> Callable[[Document], bool]:
+        if not hasattr(self, "_predicate"):
+            assert self.matcher is not None
+            self._predicate = self.matcher.compile(variables)
+        return self._predicate
 
     def describe(self) -> Document:
         """See `PlanNode.describe`."""
-        return {"type": self._kind}
+        return {} if self.matcher is None else {"filter": self.matcher.serialize()}
 
 
-class CollectionScan(PlanNode):
-    """Records in their order, those that match; over a range of record keys where the collection is clustered."""
+class CollectionScan(_Filtering):
+    """Every document in the order of record keys, or those of a range of record keys where `_id` is the order."""
 
     stage = "COLLSCAN"
 
     def __init__(
         self,
         collection: Collection,
-        filter: MatchNode | None = None,
+        matcher: MatchNode | None = None,
         *,
+        reverse: bool = False,
         low: bytes | None = None,
         high: bytes | None = None,
-        reverse: bool = False,
-        shown_bounds: Document | None = None,
-        tailable: bool = False,
+        bounds_shown: Document | None = None,
+        rows_hint: int | None = None,
     ) -> None:
-        """`low` and `high` are record keys with `low <= key < high`; `shown_bounds` are what explain calls them."""
-        super().__init__()
+        super().__init__(matcher=matcher)
         self.collection = collection
-        self.filter = None if isinstance(filter, AlwaysTrue) else filter
+        self.reverse = reverse
         self.low = low
         self.high = high
-        self.reverse = reverse
-        self.tailable = tailable
-        self.rows_hint: int | None = None
-        """More rows than these are not likely to be asked for."""
-        self._shown_bounds = shown_bounds
-        if shown_bounds is not None:
-            self.stage = "CLUSTERED_IXSCAN"  # type: ignore[misc]  # explain tells a bounded scan apart
+        self.bounds_shown = bounds_shown
+        self.rows_hint = rows_hint
+        if bounds_shown is not None:
+            self.stage = "CLUSTERED_IXSCAN"
 
     def batches(self, run: Run) -> Iterator[Batch | None]:
         """See `PlanNode.batches`."""
-        stats = self.stats
-        matches = None if self.filter is None else self.filter.compile(run.variables)
-        position: bytes | None = None
+        last: bytes | None = None
+        size = min(self.rows_hint or run.batch_rows, run.batch_rows)
         while True:
-            snapshot = run.snapshot
-            rows = documents.scan(
-                snapshot, self.collection, after_key=position, low=self.low, high=self.high, reverse=self.reverse
+            rows = list(
+                islice(
+                    documents.scan(
+                        run.snapshot,
+                        self.collection,
+                        after_key=last,
+                        low=self.low,
+                        high=self.high,
+                        reverse=self.reverse,
+                    ),
+                    size,
+                )
             )
-            while run.snapshot is snapshot:
-                chunk = list(islice(rows, self._chunk_rows(run)))
-                if not chunk:
-                    if not self.tailable:
-                        stats.works += 1
-                        return
-                    # Whoever reads on later finds what came in since.
-                    yield None
-                    continue
-                position = chunk[-1][0]
-                stats.docs_examined += len(chunk)
-                stats.works += len(chunk)
-                yield _matching(chunk, matches)
-
-    def _chunk_rows(self, run: Run) -> int:
-        if self.rows_hint is not None and self.filter is None:
-            return max(1, min(run.batch_rows, self.rows_hint))
-        return run.batch_rows
+            self.stats.docs_examined += len(rows)
+            self.stats.works += len(rows)
+            if rows:
+                last = rows[-1][0]
+                batch = self.keep(
+                    RowBatch(raws=[raw for _, raw in rows], record_keys=[key for key, _ in rows]), run.variables
+                )
+                self.stats.advanced += len(batch)
+                yield batch if len(batch) else None
+            if len(rows) < size:
+                self.stats.eof = True
+                return
+            size = run.batch_rows
 
     def describe(self) -> Document:
         """See `PlanNode.describe`."""
-        shown: Document = {}
-        if self.filter is not None:
-            shown["filter"] = self.filter.serialize()
-        shown["direction"] = "backward" if self.reverse else "forward"
-        return {**shown, **(self._shown_bounds or {})}
+        return {
+            **super().describe(),
+            **(self.bounds_shown or {}),
+            "direction": "backward" if self.reverse else "forward",
+        }
 
     def describe_stats(self) -> Document:
         """See `PlanNode.describe_stats`."""
         return {"docsExamined": self.stats.docs_examined}
 
 
-def _matching(chunk: list[tuple[bytes, bytes]], matches: Callable[[Document], bool] | None) -> Batch | None:
-    """The rows that match, as a batch; None where none does."""
-    if matches is None:
-        return RowBatch(raws=[raw for _, raw in chunk], record_keys=[key for key, _ in chunk])
-    keys, raws, decoded = [], [], []
-    for key, raw in chunk:
-        document = decode(raw)
-        if matches(document):
-            keys.append(key)
-            raws.append(raw)
-            decoded.append(document)
-    return RowBatch(raws=raws, documents=decoded, record_keys=keys) if raws else None
-
-
-class IdLookup(PlanNode):
-    """The one document with an `_id`."""
+class IdHack(_Filtering):
+    """The document of one `_id`."""
 
     stage = "EXPRESS_IXSCAN"
 
-    def __init__(self, collection: Collection, identity: Any) -> None:
-        super().__init__()
+    def __init__(self, collection: Collection, identity: Any, matcher: MatchNode | None = None) -> None:
+        super().__init__(matcher=matcher)
         self.collection = collection
         self.identity = identity
         if collection.clustered:
-            self.stage = "EXPRESS_CLUSTERED_IXSCAN"  # type: ignore[misc]  # explain tells the two apart
+            self.stage = "EXPRESS_CLUSTERED_IXSCAN"
 
     def batches(self, run: Run) -> Iterator[Batch | None]:
         """See `PlanNode.batches`."""
         self.stats.works += 1
+        self.stats.eof = True
+        self.stats.keys_examined += not self.collection.clustered
         found = documents.fetch_by_id(run.snapshot, self.collection, self.identity)
-        self.stats.keys_examined += found is not None and not self.collection.clustered
-        self.stats.docs_examined += found is not None
         if found is not None:
-            record_key, raw = found
-            yield RowBatch(raws=[raw], record_keys=[record_key])
+            self.stats.docs_examined += 1
+            batch = self.keep(RowBatch(raws=[found[1]], record_keys=[found[0]]), run.variables)
+            self.stats.advanced += len(batch)
+            if len(batch):
+                yield batch
 
     def describe(self) -> Document:
         """See `PlanNode.describe`."""
-        if self.collection.clustered:
-            return {"keyPattern": "{ _id: 1 }"}
-        return {"keyPattern": "{ _id: 1 }", "indexName": "_id_"}
+        shown: Document = {"keyPattern": "{ _id: 1 }", "indexName": "_id_"}
+        return {**super().describe(), **({} if self.collection.clustered else shown)}
 
     def describe_stats(self) -> Document:
         """See `PlanNode.describe_stats`."""
         return {"keysExamined": self.stats.keys_examined, "docsExamined": self.stats.docs_examined}
 
 
-class EntryScan(PlanNode):
-    """A node that finds records without reading them."""
-
-    @abstractmethod
-    def entries(self, run: Run) -> Iterator[list[Entry]]:
-        """Entries of each record once, chunk after chunk; what was fetched lies in the same snapshot until the next."""
-
-    def batches(self, run: Run) -> Iterator[Batch | None]:
-        """See `PlanNode.batches`: entries become rows through `Fetch` and `CountEntries` alone."""
-        raise TypeError(f"{self.stage} has no rows of its own")
-
-    @abstractmethod
-    def index_names(self) -> list[str]:
-        """The indexes that it reads."""
-
-
-class IndexScan(EntryScan):
-    """Entries of an index within bounds, in the order of the index or against it."""
+class IndexScan(PlanNode):
+    """Record keys of the entries within the bounds, in the order of the index; each record once."""
 
     stage = "IXSCAN"
 
-    def __init__(self, index: IndexSpec, bounds: IndexBounds, *, reverse: bool = False) -> None:
+    def __init__(
+        self,
+        collection: Collection,
+        index: IndexSpec,
+        bounds: IndexBounds,
+        *,
+        reverse: bool = False,
+        rows_hint: int | None = None,
+    ) -> None:
         super().__init__()
+        self.collection = collection
         self.index = index
         self.bounds = bounds
         self.reverse = reverse
+        self.rows_hint = rows_hint
 
-    def entries(self, run: Run) -> Iterator[list[Entry]]:
-        """See `EntryScan.entries`."""
-        stats = self.stats
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        """See `PlanNode.batches`."""
         seen: set[bytes] | None = set() if self.index.multikey else None
-        ranges = self.bounds.ranges or _WHOLE_RANGE
-        for low, high in reversed(ranges) if self.reverse else ranges:
-            stats.seeks += 1
-            position: bytes | None = None
-            done = False
-            while not done:
-                snapshot = run.snapshot
-                found = documents.index_scan(
-                    snapshot, self.index, low, high, after_key=position, reverse=self.reverse
+        self.index.state.accesses += 1
+        size = min(self.rows_hint or run.batch_rows, run.batch_rows)
+        for low, high in reversed(self.bounds.ranges) if self.reverse else self.bounds.ranges:
+            self.stats.seeks += 1
+            last: bytes | None = None
+            while True:
+                entries = list(
+                    islice(
+                        documents.index_scan(run.snapshot, self.index, low, high, after_key=last, reverse=self.reverse),
+                        size,
+                    )
                 )
-                while run.snapshot is snapshot:
-                    chunk = list(islice(found, run.batch_rows))
-                    if not chunk:
-                        done = True
-                        break
-                    position = chunk[-1][0]
-                    stats.keys_examined += len(chunk)
-                    stats.works += len(chunk)
-                    if seen is None and self.index.multikey:
-                        # An array came in since the scan began.
-                        seen = set()
-                    if seen is not None:
-                        chunk = _unseen(chunk, seen, stats.extra)
-                    stats.advanced += len(chunk)
-                    yield chunk
-        stats.works += 1
-        stats.eof = True
-
-    def index_names(self) -> list[str]:
-        """See `EntryScan.index_names`."""
-        return [self.index.name]
+                self.stats.keys_examined += len(entries)
+                self.stats.works += len(entries)
+                if entries:
+                    last = entries[-1][0]
+                    batch = RecordKeyBatch(_unseen(entries, seen))
+                    self.stats.advanced += len(batch)
+                    yield batch if len(batch) else None
+                if len(entries) < size:
+                    break
+                size = run.batch_rows
+        self.stats.eof = True
 
     def describe(self) -> Document:
         """See `PlanNode.describe`."""
-        return {**describe_index(self.index), **describe_scan(self.index, self.bounds, reverse=self.reverse)}
+        index = self.index
+        paths = index.multikey_paths or ((),) * len(index.paths)
+        return {
+            "keyPattern": index.key,
+            "indexName": index.name,
+            **({"collation": index.collation.to_document()} if index.collation is not None else {}),
+            "isMultiKey": index.multikey,
+            "multiKeyPaths": {
+                path: [".".join(path.split(".")[:count]) for count in counts]
+                for path, counts in zip(index.paths, paths, strict=True)
+            },
+            "isUnique": index.unique,
+            "isSparse": index.sparse,
+            "isPartial": index.partial_filter is not None,
+            "indexVersion": 2,
+            "direction": "backward" if self.reverse else "forward",
+            "indexBounds": self.bounds.shown(reverse=self.reverse),
+        }
 
     def describe_stats(self) -> Document:
         """See `PlanNode.describe_stats`."""
         return {
             "keysExamined": self.stats.keys_examined,
             "seeks": self.stats.seeks,
-            "dupsTested": self.stats.extra.get("dupsTested", 0),
-            "dupsDropped": self.stats.extra.get("dupsDropped", 0),
+            "dupsTested": self.stats.keys_examined if self.index.multikey else 0,
+            "dupsDropped": self.stats.keys_examined - self.stats.advanced,
         }
 
 
-def describe_index(index: IndexSpec) -> Document:
-    """What explain tells of an index."""
-    shown: Document = {"keyPattern": index.key, "indexName": index.name}
-    if index.collation is not None:
-        shown["collation"] = index.collation.to_document()
-    multikey_paths = index.multikey_paths or ((),) * len(index.paths)
-    shown |= {
-        "isMultiKey": index.multikey,
-        "multiKeyPaths": {
-            path: [".".join(path.split(".")[:component]) for component in components]
-            for path, components in zip(index.paths, multikey_paths, strict=True)
-        },
-        "isUnique": index.unique,
-        "isSparse": index.sparse,
-        "isPartial": index.partial_filter is not None,
-        "indexVersion": 2,
-    }
-    return shown
+def _unseen(entries: Sequence[tuple[bytes, bytes]], seen: set[bytes] | None) -> list[bytes]:
+    """The record keys that have not come before; all where nobody keeps count."""
+    keys = [record_key for _, record_key in entries]
+    if seen is None:
+        return keys
+    fresh = [key for key in dict.fromkeys(keys) if key not in seen]
+    seen.update(fresh)
+    return fresh
 
 
-def describe_scan(index: IndexSpec, bounds: IndexBounds, *, reverse: bool) -> Document:
-    """What explain tells of a scan of an index."""
-    return {"direction": "backward" if reverse else "forward", "indexBounds": bounds.shown(reverse=reverse)}
-
-
-def _unseen(chunk: list[Entry], seen: set[bytes], counts: Document) -> list[Entry]:
-    """Those of records that were not met before."""
-    kept = []
-    for entry in chunk:
-        if entry[1] not in seen:
-            seen.add(entry[1])
-            kept.append(entry)
-    counts["dupsTested"] = counts.get("dupsTested", 0) + len(chunk)
-    counts["dupsDropped"] = counts.get("dupsDropped", 0) + len(chunk) - len(kept)
-    return kept
-
-
-class OrScan(EntryScan):
-    """Records that any of several scans finds, each once."""
+class Or(PlanNode):
+    """The records of several index scans, each once."""
 
     stage = "OR"
 
-    def __init__(self, *inputs: EntryScan) -> None:
-        super().__init__(*inputs)
-        self._scans = inputs
-
-    def entries(self, run: Run) -> Iterator[list[Entry]]:
-        """See `EntryScan.entries`."""
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        """See `PlanNode.batches`."""
         seen: set[bytes] = set()
-        for scan in self._scans:
-            for chunk in scan.entries(run):
-                kept = _unseen(chunk, seen, self.stats.extra)
-                self.stats.works += len(chunk)
-                self.stats.advanced += len(kept)
-                yield kept
-        self.stats.works += 1
+        for source in self.inputs:
+            for batch in source.batches(run):
+                if batch is None:
+                    yield None
+                    continue
+                self.stats.works += len(batch)
+                fresh = [key for key in batch.record_keys or () if key not in seen]
+                seen.update(fresh)
+                self.stats.advanced += len(fresh)
+                yield RecordKeyBatch(fresh) if fresh else None
         self.stats.eof = True
 
-    def index_names(self) -> list[str]:
-        """See `EntryScan.index_names`."""
-        return [name for scan in self._scans for name in scan.index_names()]
 
-    def describe_stats(self) -> Document:
-        """See `PlanNode.describe_stats`."""
-        return {
-            "dupsTested": self.stats.extra.get("dupsTested", 0),
-            "dupsDropped": self.stats.extra.get("dupsDropped", 0),
-        }
-
-
-class Fetch(PlanNode):
-    """The documents of entries, those that match.
-
-    `filter` is what the bounds do not decide; `recheck` is the whole predicate, for entries whose key was cut.
-    """
+class Fetch(_Filtering):
+    """The documents of record keys, tested again where the bounds of the index do not say everything."""
 
     stage = "FETCH"
 
     def __init__(
-        self, collection: Collection, source: EntryScan, filter: MatchNode | None, recheck: MatchNode | None = None
+        self,
+        source: PlanNode,
+        collection: Collection,
+        matcher: MatchNode | None = None,
+        *,
+        recheck: MatchNode | None = None,
     ) -> None:
-        super().__init__(source)
+        """`matcher` is what explain shows; `recheck`, where given, is tested instead (long keys, a moving snapshot)."""
+        super().__init__(source, matcher=matcher)
         self.collection = collection
-        self.source = source
-        self.filter = None if isinstance(filter, AlwaysTrue) else filter
-        self.recheck = None if isinstance(recheck, AlwaysTrue) else recheck
+        self.recheck = recheck
 
     def batches(self, run: Run) -> Iterator[Batch | None]:
         """See `PlanNode.batches`."""
-        stats = self.stats
-        matches = None if self.filter is None else self.filter.compile(run.variables)
-        whole = None if self.recheck is None else self.recheck.compile(run.variables)
-        for chunk in self.source.entries(run):
-            snapshot = run.snapshot
-            found = []
-            for entry_key, record_key in chunk:
-                raw = documents.fetch(snapshot, self.collection, record_key)
-                if raw is None:
+        shown, self.matcher = self.matcher, self.recheck if self.recheck is not None else self.matcher
+        try:
+            for batch in self.inputs[0].batches(run):
+                if batch is None:
+                    yield None
                     continue
-                if whole is not None and len(entry_key) >= LONG_KEY_BYTES and not whole(decode(raw)):
-                    continue
-                found.append((record_key, raw))
-            stats.docs_examined += len(found)
-            stats.works += len(chunk)
-            yield _matching(found, matches) if found else None
-        stats.works += 1
-
-    def describe(self) -> Document:
-        """See `PlanNode.describe`."""
-        return {} if self.filter is None else {"filter": self.filter.serialize()}
+                found = [
+                    (key, raw)
+                    for key in batch.record_keys or ()
+                    if (raw := documents.fetch(run.snapshot, self.collection, key)) is not None
+                ]
+                self.stats.docs_examined += len(found)
+                self.stats.works += len(batch)
+                rows = self.keep(
+                    RowBatch(raws=[raw for _, raw in found], record_keys=[key for key, _ in found]), run.variables
+                )
+                self.stats.advanced += len(rows)
+                yield rows if len(rows) else None
+            self.stats.eof = True
+        finally:
+            self.matcher = shown
 
     def describe_stats(self) -> Document:
         """See `PlanNode.describe_stats`."""
         return {"docsExamined": self.stats.docs_examined, "alreadyHasObj": 0}
-
-
-class CountEntries(PlanNode):
-    """How many records a scan finds, without reading one; a single row `{count: n}`."""
-
-    stage = "COUNT_SCAN"
-
-    def __init__(self, scan: IndexScan) -> None:
-        super().__init__()
-        self.scan = scan
-
-    def batches(self, run: Run) -> Iterator[Batch | None]:
-        """See `PlanNode.batches`."""
-        count = 0
-        for chunk in self.scan.entries(run):
-            count += len(chunk)
-            yield None
-        self.stats.keys_examined = self.scan.stats.keys_examined
-        self.stats.works = self.scan.stats.works
-        yield RowBatch(documents=[{"count": Int64(count)}])
-
-    def describe(self) -> Document:
-        """See `PlanNode.describe`."""
-        return {
-            **describe_index(self.scan.index),
-            "indexBounds": self.scan.bounds.shown_range(),
-        }
-
-    def describe_stats(self) -> Document:
-        """See `PlanNode.describe_stats`."""
-        return {"keysExamined": self.stats.keys_examined}
-
-
-class CountRecords(PlanNode):
-    """The count that is kept of a collection; a single row `{count: n}`."""
-
-    stage = "RECORD_STORE_FAST_COUNT"
-
-    def __init__(self, collection: Collection) -> None:
-        super().__init__()
-        self.collection = collection
-
-    def batches(self, run: Run) -> Iterator[Batch | None]:
-        """See `PlanNode.batches`."""
-        self.stats.works += 1
-        count = documents.read_stats(run.snapshot, self.collection).count
-        yield RowBatch(documents=[{"count": Int64(count)}])
