@@ -252,7 +252,9 @@ def _key_function(collation: Collation) -> Callable[[str], bytes]:
 def _icu_key_function(icu: Any, collation: Collation) -> Callable[[str], bytes]:
     attribute, value = icu.UCollAttribute, icu.UCollAttributeValue
     on_off = {True: value.ON, False: value.OFF}
-    collator = icu.Collator.createInstance(icu.Locale(collation.locale))
+    # PyICU has no method for the variable group; the locale's keyword sets it.
+    keyword = f"{';' if '@' in collation.locale else '@'}kv={collation.max_variable}"
+    collator = icu.Collator.createInstance(icu.Locale(collation.locale + keyword))
     strengths = (value.PRIMARY, value.SECONDARY, value.TERTIARY, value.QUATERNARY, value.IDENTICAL)
     collator.setAttribute(attribute.STRENGTH, strengths[collation.strength - 1])
     collator.setAttribute(attribute.CASE_LEVEL, on_off[collation.case_level])
@@ -261,8 +263,6 @@ def _icu_key_function(icu: Any, collation: Collation) -> Callable[[str], bytes]:
     collator.setAttribute(attribute.NUMERIC_COLLATION, on_off[collation.numeric_ordering])
     shifted = {"non-ignorable": value.NON_IGNORABLE, "shifted": value.SHIFTED}
     collator.setAttribute(attribute.ALTERNATE_HANDLING, shifted[collation.alternate])
-    group = icu.UCollReorderCode.SPACE if collation.max_variable == "space" else icu.UCollReorderCode.PUNCTUATION
-    collator.setMaxVariable(group)
     collator.setAttribute(attribute.NORMALIZATION_MODE, on_off[collation.normalization])
     collator.setAttribute(attribute.FRENCH_COLLATION, on_off[collation.backwards])
 
