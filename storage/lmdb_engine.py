@@ -4,6 +4,7 @@ import errno
 import fcntl
 import logging
 import os
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ _MAP_BYTES_MIN: Final = 1 << 28
 _READERS_MAX: Final = 1024
 _FORMAT_KEY: Final = b"format"
 _LOCK_NAME: Final = "bucketd.lock"
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_SCARCE_BYTES: Final = 16 << 20
 
 # Without `buffers=True` LMDB hands out copies.
 Pairs = Iterator[tuple[bytes, bytes]]
@@ -205,14 +208,14 @@ class LmdbEngine(Engine):
         except lmdb.MapFullError:
             return self._after_map_full(works)
         except lmdb.Error as error:
-            failure = _in_our_terms(error)
+            failure = _in_our_terms(error, self._path)
             for work in works:
                 work.error = failure
             logger.error("a commit failed: %s", error)
             return []
         for work in works[:done]:
             if isinstance(work.error, lmdb.Error):
-                work.error = _in_our_terms(work.error)
+                work.error = _in_our_terms(work.error, self._path)
         return works[done:]
 
     def _run_nested(self, works: list[Work], parent: "lmdb.Transaction") -> int:
@@ -306,11 +309,22 @@ def _raise_if_map_full(works: list[Work]) -> None:
             raise work.error
 
 
-def _in_our_terms(error: "lmdb.Error") -> StorageError:
+def _in_our_terms(error: "lmdb.Error", path: Path) -> StorageError:
     """LMDB's failure as one of this folder's."""
     text = str(error)
-    if isinstance(error, lmdb.DiskError | lmdb.MapFullError) or os.strerror(errno.ENOSPC) in text:
+    if isinstance(error, lmdb.MapFullError) or any(os.strerror(number) in text for number in _NO_ROOM):
+        return StoreFull(f"no room left: {text}")
+    if os.strerror(errno.EIO) in text and _disk_is_full(path):
         return StoreFull(f"no room left: {text}")
     if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError | lmdb.InvalidError | lmdb.PanicError):
         return Corrupted(text)
     return StorageError(text)
+
+
+def _disk_is_full(path: Path) -> bool:
+    """Whether a write may have ended early for want of room: LMDB tells a short write as an input/output error."""
+    disk = os.statvfs(path)
+    if disk.f_bavail * disk.f_frsize < _SCARCE_BYTES:
+        return True
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    return limit != resource.RLIM_INFINITY and (path / "data.mdb").stat().st_size > limit - _SCARCE_BYTES
