@@ -17,6 +17,15 @@ class AmbiguousPath(ValueError):
 def crc32c(bytes: bytes) -> int:
     """CRC-32C (Castagnoli) of the bytes."""
 
+def document_shape(document: bytes, depth_max: int) -> tuple[int, int]:
+    """Number of top-level fields (doubles counted twice), and levels of nesting, of a raw document.
+
+    A document without documents or arrays in it has one level; levels are counted up to `depth_max + 1`.
+
+    Raises:
+        ValueError: the bytes are no BSON. Values other than documents and arrays are not looked into.
+    """
+
 def key_string(
     values: bytes, descending: Sequence[bool] = (), collate: Callable[[str], bytes] | None = None
 ) -> bytes:

@@ -11,6 +11,7 @@ from ..common.errors import (
     DataCorruptionDetected,
     IDLDuplicateField,
     InternalError,
+    InvalidBSON,
     InvalidNamespace,
     InvalidOptions,
     Location,
@@ -20,8 +21,9 @@ from ..common.errors import (
     TypeMismatch,
     Unauthorized,
 )
-from ..common.limits import MESSAGE_BYTES_MAX
+from ..common.limits import BSON_DEPTH_MAX, MESSAGE_BYTES_MAX
 from ..common.values import Document, decode, encode, type_name
+from ..kernels import document_shape
 from ..protocol.documents import elements
 from ..protocol.messages import Message
 from ..protocol.replies import success
@@ -166,10 +168,13 @@ def failure_reply(error: MongoError) -> bytes:
 
 def _decode_body(raw: bytes) -> Document:
     try:
-        body = decode(raw)
-    except RecursionError:
-        raise Overflow("BSONObj exceeds the maximum nested object depth") from None
-    if sum(1 for _ in elements(raw)) != len(body):
+        fields, depth = document_shape(raw, BSON_DEPTH_MAX)
+    except ValueError as error:
+        raise InvalidBSON(str(error)) from error
+    if depth > BSON_DEPTH_MAX:
+        raise Overflow(f"BSONObj exceeds the maximum nested object depth: {BSON_DEPTH_MAX}")
+    body = decode(raw)
+    if fields != len(body):
         seen: set[str] = set()
         for _, name, _, _ in elements(raw):
             if name in seen:

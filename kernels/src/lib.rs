@@ -9,9 +9,11 @@ mod elements;
 mod index_edge;
 mod index_keys;
 mod keystring;
+mod shape;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(checksum::crc32c, module)?)?;
+    module.add_function(wrap_pyfunction!(shape::document_shape, module)?)?;
     index_edge::add(module)
 }
