@@ -71,12 +71,12 @@ class AddToSet(Modifier):
 
     def modified(self, value: Any, path: str, change: Change) -> Any:
         """See `Modifier.modified`."""
-        if value is not MISSING and type(value) is not list:
+        present = value if isinstance(value, list) else []
+        if value is not MISSING and present is not value:
             raise BadValue(
                 "Cannot apply $addToSet to non-array field. "
                 f"Field named '{path.rpartition('.')[2]}' has non-array type {type_name(value)}"
             )
-        present = [] if value is MISSING else value
         keys = {order_key(item, self._collator) for item in present}
         added = []
         for item in self.items:

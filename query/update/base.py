@@ -101,7 +101,7 @@ def identical(a: Any, b: Any) -> bool:
     if isinstance(a, list):
         return len(a) == len(b) and all(identical(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, float):
-        return a.hex() == b.hex()
+        return bool(a.hex() == b.hex())
     if isinstance(a, Decimal128):
         return bool(a.bid == b.bid)
     if isinstance(a, (ObjectId, DatetimeMS, Timestamp, Code)):
