@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
-from ..common.errors import ClientDisconnect, MongoError
+from ..common.errors import ClientDisconnect, InterruptedAtShutdown, MongoError
 from ..protocol.compression import NEVER_COMPRESSED, Compressor, compress, decompress
 from ..protocol.framing import BrokenStream, FrameReader, Header, OpCode, next_request_id
 from ..protocol.legacy import NotACommand, build_query_failure, build_reply, parse_query
@@ -116,9 +116,12 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def close_when_idle(self) -> None:
-        """Close once the request at hand is answered."""
+        """Close once the request at hand is answered; one that waits for something is interrupted."""
         self._clear_waiting()
-        self._end_of_input(kill=False)
+        self._stop_waiting()
+        operation = self._context.client.operation if self._context is not None else None
+        if operation is not None and operation.waited:
+            operation.kill(InterruptedAtShutdown("interrupted at shutdown"))
 
     def resume_reading(self) -> None:
         """There is room for more."""
@@ -262,13 +265,16 @@ class Connection(asyncio.Protocol):
 
     # Ends.
 
-    def _end_of_input(self, *, kill: bool = True) -> None:
+    def _stop_waiting(self) -> None:
         self._ended = True
         if self._more is not None and not self._more.done():
             self._more.set_result(None)
+
+    def _end_of_input(self) -> None:
+        self._stop_waiting()
         operation = self._context.client.operation if self._context is not None else None
         # A read has nobody left to read for; a write that was sent is done.
-        if operation is not None and not operation.writes and (kill or operation.waited):
+        if operation is not None and not operation.writes:
             operation.kill(ClientDisconnect("operation was interrupted because the client disconnected"))
 
     def _break(self, error: BrokenStream) -> None:

@@ -80,6 +80,7 @@ class Dispatcher:
         command: Command | None = None
         try:
             body = _decode_body(message.body)
+            _check_sequences(message, body)
             answer.name = next(iter(body), "")
             database = legacy_database if legacy_database is not None else _database(body)
             _check_database_name(database)
@@ -200,10 +201,13 @@ def _check_database_name(name: str) -> None:
         raise InvalidNamespace(f"Invalid database name: '{name}'")
 
 
-def _request(message: Message, answer: Answer, database: str, body: Document, operation: Operation) -> Request:
+def _check_sequences(message: Message, body: Document) -> None:
     for name in message.sequences:
         if name in body:
             raise Location(40433, f"Duplicate field between body and document sequence {name}")
+
+
+def _request(message: Message, answer: Answer, database: str, body: Document, operation: Operation) -> Request:
     return Request(
         name=answer.name,
         database=database,

@@ -100,8 +100,10 @@ class Operation:
             await asyncio.wait({moment, self._woken}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._woken = None
+        if moment.done():
+            return True
         self.check()
-        return moment.done()
+        return False
 
 
 class OperationRegistry:
