@@ -1,0 +1,92 @@
+"""Patterns as PCRE reads them."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bucketd.common.pcre import PatternError, literal_prefix, searcher
+
+
+@pytest.mark.parametrize(
+    ("pattern", "options", "string", "expected"),
+    [
+        ("abc", "", "xabcx", True),
+        ("^abc", "", "xabc", False),
+        ("abc$", "", "abc\n", True),
+        (r"abc\z", "", "abc\n", False),
+        (r"abc\Z", "", "abc\n", True),
+        (r"^\w+$", "", "café", False),
+        (r"(*UCP)^\w+$", "", "café", True),
+        (r"^\d$", "", "٣", False),
+        (r"\byster", "", "Öyster", True),
+        ("(?i)a(?-i)b", "", "Ab", True),
+        ("(?i)a(?-i)b", "", "AB", False),
+        ("привет", "i", "Привет", True),
+        ("istanbul", "i", "İstanbul", False),
+        ("istanbul", "i", "ISTANBUL", True),
+        ("straße", "i", "STRASSE", False),
+        ("a b #c\nd", "x", "abd", True),
+        ("a.b", "", "a\nb", False),
+        ("a.b", "s", "a\nb", True),
+        ("^b", "m", "a\nb", True),
+        ("[[:alpha:]]+$", "", "é", False),
+        ("[[]", "", "[", True),
+        ("[a--]", "", "-", True),
+        ("[^]]", "", "]", False),
+        (r"[\W]", "", "é", True),
+        (r"\Qa.b\E.c", "", "a.bxc", True),
+        (r"\Qa.b\E", "", "axb", False),
+        (r"\x{e9}", "", "é", True),
+        (r"\h", "", "\u00a0", True),
+        (r"(?<n>a)\k<n>", "", "aa", True),
+        (r"(a)\g{1}", "", "aa", True),
+        (r"(a)\g{-1}", "", "aa", True),
+        (r"(?P<n>a)(?P=n)", "", "aa", True),
+        ("a++b", "", "aaab", True),
+        (r"foo\Kbar", "", "foobar", True),
+        (r"\p{Lu}", "", "É", True),
+        (r"\p{^Lu}$", "", "É", False),
+        (r"^\N+$", "", "ab", True),
+    ],
+)
+def test_matches(pattern: str, options: str, string: str, expected: bool) -> None:
+    assert searcher(pattern, options)(string) is expected
+
+
+@pytest.mark.parametrize("pattern", ["[a", "(", "a{2,1}", r"\p{Nope}", "*a", "(?<n>a", "a" * 40000, "\\", r"\U", "[\\"])
+def test_refused(pattern: str) -> None:
+    with pytest.raises(PatternError):
+        searcher(pattern)
+
+
+@given(st.text(max_size=12))
+def test_any_pattern_compiles_or_is_refused(pattern: str) -> None:
+    with contextlib.suppress(PatternError):
+        searcher(pattern, "i")("some string")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "options", "prefix"),
+    [
+        ("^abc", "", "abc"),
+        ("^ab*", "", "a"),
+        ("abc", "", ""),
+        ("^abc", "i", ""),
+        (r"^a\.b", "", "a.b"),
+        ("^a|b", "", ""),
+    ],
+)
+def test_literal_prefix(pattern: str, options: str, prefix: str) -> None:
+    assert literal_prefix(pattern, options) == prefix
+
+
+@given(st.text(st.characters(codec="ascii"), max_size=4), st.text(st.characters(codec="ascii"), max_size=8))
+def test_prefix_holds_for_every_match(pattern: str, string: str) -> None:
+    try:
+        matches = searcher("^" + pattern)(string)
+    except PatternError:
+        return
+    if matches:
+        assert string.startswith(literal_prefix("^" + pattern))
