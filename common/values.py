@@ -9,7 +9,7 @@ string, undefined as null) keep their identity only in raw BSON, which is what t
 import re
 import uuid
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import bson
 from bson import Binary, Code, DatetimeMS, DBRef, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
@@ -136,6 +136,11 @@ def type_of(value: Any) -> BsonType:
         if isinstance(value, base):
             return base_kind
     raise TypeError(f"not a BSON value: {type(value).__name__}")
+
+
+def is_string(value: Any) -> TypeGuard[str]:
+    """Whether the value is a BSON string; JavaScript code is a `str` in Python, and none here."""
+    return isinstance(value, str) and not isinstance(value, Code)
 
 
 def type_name(value: Any) -> str:

@@ -22,7 +22,7 @@ from ..common.errors import (
     Unauthorized,
 )
 from ..common.limits import BSON_DEPTH_MAX, MESSAGE_BYTES_MAX
-from ..common.values import Document, decode, encode, type_name
+from ..common.values import Document, decode, encode, is_string, type_name
 from ..kernels import document_shape
 from ..protocol.documents import elements
 from ..protocol.messages import Message
@@ -188,7 +188,7 @@ def _database(body: Document) -> str:
     database = body.get("$db")
     if database is None:
         raise Location(40571, "OP_MSG requests require a $db argument")
-    if not isinstance(database, str):
+    if not is_string(database):
         raise TypeMismatch(f"BSON field '$db' is the wrong type '{type_name(database)}', expected type 'string'")
     return database
 

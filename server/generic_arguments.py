@@ -19,7 +19,7 @@ from ..common.errors import (
     NotAReplicaSet,
     TypeMismatch,
 )
-from ..common.values import Document, type_name
+from ..common.values import Document, is_string, type_name
 
 GENERIC_FIELDS: Final = frozenset(
     {
@@ -261,7 +261,7 @@ def _refuse_transactions(command: str, body: Document, lsid: bytes | None) -> No
 
 def _api_parameters(command: str, body: Document) -> tuple[str | None, bool, bool]:
     version = body.get("apiVersion")
-    if version is not None and not isinstance(version, str):
+    if version is not None and not is_string(version):
         raise _wrong_type(command, "apiVersion", version, "type 'string'")
     strict = _flag(command, "apiStrict", body.get("apiStrict"))
     deprecation_errors = _flag(command, "apiDeprecationErrors", body.get("apiDeprecationErrors"))
@@ -291,13 +291,13 @@ def _check_cluster_time(value: Any) -> None:
 def _read_preference(value: Any) -> str:
     if value is None:
         return "primary"
-    if isinstance(value, str):
+    if is_string(value):
         mode: Any = value
     elif isinstance(value, dict):
         mode = value.get("mode", "primary")
     else:
         raise TypeMismatch(f'"$readPreference" had the wrong type. Expected object, found {type_name(value)}')
-    if not isinstance(mode, str):
+    if not is_string(mode):
         raise TypeMismatch(f'"mode" had the wrong type. Expected string, found {type_name(mode)}')
     if mode not in _READ_PREFERENCE_MODES:
         raise FailedToParse(
@@ -315,7 +315,7 @@ def _read_concern(command: str, value: Any) -> ReadConcern | None:
     for name, member in value.items():
         if name not in _READ_CONCERN_FIELDS:
             raise IDLUnknownField(f"BSON field 'readConcern.{name}' is an unknown field.")
-        if name in ("level", "provenance") and member is not None and not isinstance(member, str):
+        if name in ("level", "provenance") and member is not None and not is_string(member):
             raise _wrong_type("readConcern", name, member, "type 'string'")
         if name in ("afterClusterTime", "atClusterTime") and member is not None and not isinstance(member, Timestamp):
             raise _wrong_type("readConcern", name, member, "type 'timestamp'")
@@ -356,7 +356,7 @@ def _write_concern(command: str, value: Any) -> WriteConcern | None:
             raise IDLUnknownField(f"BSON field 'WriteConcern.{name}' is an unknown field.")
     provenance = value.get("provenance")
     if provenance is not None:
-        if not isinstance(provenance, str):
+        if not is_string(provenance):
             raise _wrong_type("WriteConcern", "provenance", provenance, "type 'string'")
         if provenance not in _PROVENANCES:
             raise BadValue(
@@ -389,7 +389,7 @@ def _safe_bool(command: str, name: str, value: Any) -> bool | None:
 def _w(value: Any) -> int | str:
     if value is None:
         raise BadValue("cannot use non-majority 'w' mode null when a host is not a member of a replica set")
-    if isinstance(value, str):
+    if is_string(value):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal128):
         raise FailedToParse("w has to be a number, string, or object")

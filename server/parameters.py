@@ -10,7 +10,7 @@ from bson import Decimal128, Int64
 
 from ..common.errors import BadValue, InvalidOptions, MongoError, Overflow, TypeMismatch
 from ..common.limits import FEATURE_COMPATIBILITY_VERSION, SESSION_TIMEOUT_MINUTES
-from ..common.values import Document, type_name
+from ..common.values import Document, is_string, type_name
 
 Kind = Literal["bool", "int", "long", "double", "string", "document", "array"]
 
@@ -44,7 +44,7 @@ class Parameter:
             case "int" | "long" | "double":
                 return self._number(value)
             case "string":
-                if not isinstance(value, str):
+                if not is_string(value):
                     raise TypeMismatch(
                         f"Invalid value for parameter {self.name}: wrong type '{type_name(value)}', expected 'string'"
                     )

@@ -8,7 +8,7 @@ from bson import Binary, Decimal128
 
 from ...catalog.namespaces import Namespace
 from ...common.errors import BadValue, IDLFailedToParse, IDLUnknownField, InvalidNamespace, TypeMismatch
-from ...common.values import Document, type_name
+from ...common.values import Document, is_string, type_name
 from ..context import Request
 from ..generic_arguments import GENERIC_FIELDS
 from ..operations import Operation
@@ -86,7 +86,7 @@ class Fields:
         value = self.take_any(field)
         if isinstance(value, Binary) and value.subtype == 4:
             raise InvalidNamespace("collection UUIDs are not accepted in place of a name here")
-        if not isinstance(value, str):
+        if not is_string(value):
             raise InvalidNamespace(f"collection name has invalid type {type_name(value)}")
         namespace = collection_namespace(self.database, value)
         if self._operation is not None:
@@ -120,7 +120,7 @@ class Fields:
         value = self._take(name, default)
         if value is _ABSENT:
             return default
-        if not isinstance(value, str):
+        if not is_string(value):
             raise self.wrong_type(name, value, "type 'string'")
         return value
 

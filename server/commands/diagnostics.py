@@ -11,7 +11,7 @@ from bson import DatetimeMS, Int64
 
 from ...common.errors import NoSuchKey, OperationFailed, TypeMismatch
 from ...common.limits import DOCUMENT_BYTES_MAX, SERVER_VERSION, SERVER_VERSION_ARRAY
-from ...common.values import Document, type_name
+from ...common.values import Document, is_string, type_name
 from ..context import Context, Request
 from ..machine import (
     host_name,
@@ -98,6 +98,7 @@ class HostInfo(Command):
             "os": {"type": kind, "name": name, "version": version},
             "extra": {
                 "versionString": platform.version(),
+                "libcVersion": " ".join(platform.libc_ver()).strip(),
                 "kernelVersion": platform.release(),
                 "cpuString": chips.model,
                 "cpuFrequencyMHz": chips.megahertz,
@@ -194,7 +195,7 @@ class LogRotate(Command):
         fields = Fields(request)
         value = fields.take_any("logRotate")
         fields.finish()
-        if isinstance(value, str):
+        if is_string(value):
             if value != "server":
                 raise NoSuchKey(f"Unknown log type '{value}' for logRotate")
         elif type_name(value) not in ("bool", "int", "long", "double", "decimal"):

@@ -27,10 +27,11 @@ class GetParameter(Command):
         details = all_of_them = False
         set_at: str | None = None
         if isinstance(value, dict):
-            fields = Fields(value, "getParameter", known=("showDetails", "allParameters", "setAt"))
+            fields = Fields(value, "getParameter")
             details = fields.take_bool("showDetails")
             all_of_them = fields.take_bool("allParameters")
             set_at = fields.take_string("setAt", default=None)
+            fields.finish()
             if set_at is not None and set_at not in _SET_AT:
                 raise BadValue(f"Enumeration value '{set_at}' for field 'getParameter.setAt' is not a valid value.")
         elif value == "*":
