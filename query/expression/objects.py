@@ -1,0 +1,64 @@
+"""Objects: `$mergeObjects $objectToArray $getField`."""
+
+from typing import Any, Final
+
+from ...common.errors import Location
+from ...common.values import MISSING, Document, type_name
+from .arithmetic import absent
+from .base import VARIADIC, Constant, Expression, FieldPath, Lazy, OperatorParser, ParseContext, Variables, call_of
+
+
+def merge(*objects: Any) -> Document:
+    """The fields of all objects, later ones winning; null and missing count as empty."""
+    merged: Document = {}
+    for one in objects:
+        if absent(one):
+            continue
+        if not isinstance(one, dict):
+            raise Location(40400, f"$mergeObjects requires object inputs, but input {one} is of type {type_name(one)}")
+        merged.update(one)
+    return merged
+
+
+def _to_array(value: Any) -> Any:
+    if absent(value):
+        return None
+    if not isinstance(value, dict):
+        raise Location(40390, f"$objectToArray requires a document input, found: {type_name(value)}")
+    return [{"k": name, "v": item} for name, item in value.items()]
+
+
+def _parse_get_field(name: str, spec: Any, context: ParseContext) -> Expression:
+    if isinstance(spec, dict) and "field" in spec:
+        for key in spec:
+            if key not in ("field", "input"):
+                raise Location(3041701, f"$getField found an unknown argument: {key}")
+        if "input" not in spec:
+            raise Location(3041703, "$getField requires 'input' to be specified")
+        field, source = context.parse(spec["field"]), context.parse(spec["input"])
+    elif isinstance(spec, dict) and "input" in spec:
+        raise Location(3041702, "$getField requires 'field' to be specified")
+    else:
+        field, source = context.parse(spec), FieldPath("CURRENT", ())
+    if isinstance(field, Constant) and not isinstance(field.value, str):
+        raise Location(
+            5654602, f"$getField requires 'field' to evaluate to type String, but got {type_name(field.value)}"
+        )
+
+    def evaluate(document: Document, variables: Variables) -> Any:
+        key = field.evaluate(document, variables)
+        if not isinstance(key, str):
+            raise Location(3041704, f"$getField requires 'field' to evaluate to type String, but got {type_name(key)}")
+        value = source.evaluate(document, variables)
+        if value is None:
+            return None
+        return value.get(key, MISSING) if isinstance(value, dict) else MISSING
+
+    return Lazy(name, [field, source], evaluate, {"field": field.serialize(), "input": source.serialize()})
+
+
+OPERATORS: Final[dict[str, OperatorParser]] = {
+    "$getField": _parse_get_field,
+    "$mergeObjects": call_of(merge, 0, VARIADIC),
+    "$objectToArray": call_of(_to_array, 1),
+}

@@ -1,0 +1,110 @@
+"""Parses expressions: field paths, variables, literals, objects, arrays, and operators from the table of all families."""
+
+from typing import Any, Final
+
+from ...common.errors import FailedToParse, InvalidPipelineOperator, Location, NotImplemented
+from ...common.field_paths import parse_field_path
+from . import arithmetic, arrays, conditions, dates, objects, strings, types
+from .base import (
+    SYSTEM_VARIABLES,
+    ArrayExpression,
+    Constant,
+    Expression,
+    FieldPath,
+    ObjectExpression,
+    OperatorParser,
+    ParseContext,
+    check_variable_name,
+    folded,
+)
+
+__all__ = ["OPERATORS", "ParseContext", "parse_expression"]
+
+DEPTH_MAX: Final = 200
+
+OPERATORS: Final[dict[str, OperatorParser]] = {
+    **arithmetic.OPERATORS,
+    **arrays.OPERATORS,
+    **conditions.OPERATORS,
+    **dates.OPERATORS,
+    **objects.OPERATORS,
+    **strings.OPERATORS,
+    **types.OPERATORS,
+}
+"""Every operator, by name."""
+
+_KNOWN_ELSEWHERE: Final = frozenset(
+    {
+        "$accumulator", "$function", "$convert", "$dateFromString", "$toHashedIndexKey", "$encStrContains",
+        "$encStrEndsWith", "$encStrNormalizedEq", "$encStrStartsWith", "$setField", "$unsetField", "$sortArray", "$zip",
+        "$regexFind", "$regexFindAll", "$regexMatch", "$bitAnd", "$bitOr", "$bitXor", "$bitNot", "$median", "$percentile",
+        "$binarySize", "$bsonSize", "$tsIncrement", "$tsSecond", "$meta", "$sigmoid", "$firstN", "$lastN", "$maxN", "$minN",
+        "$stdDevPop", "$stdDevSamp", "$replaceOne", "$replaceAll",
+    }
+)  # fmt: skip
+
+
+def parse_expression(spec: Any, context: ParseContext) -> Expression:
+    """Parse an expression; constant parts are worked out.
+
+    Raises:
+        InvalidPipelineOperator: 168, an operator that does not exist.
+        Location: 15983 and what the operators raise for their operands.
+    """
+    if isinstance(spec, str):
+        return parse_path(spec, context) if spec.startswith("$") else Constant(spec)
+    if isinstance(spec, dict):
+        return folded(_parse_object(spec, context))
+    if isinstance(spec, list):
+        return ArrayExpression([parse_expression(item, context) for item in spec])
+    return Constant(spec)
+
+
+ParseContext.parser = staticmethod(parse_expression)
+
+
+def parse_path(text: str, context: ParseContext) -> Expression:
+    """`$a.b`, or `$$variable.a.b`.
+
+    Raises:
+        Location: 17276 for a variable that nobody defined, 16872 for a lone `$`.
+        FailedToParse: an empty name of a variable.
+    """
+    if not text.startswith("$$"):
+        if text == "$":
+            raise Location(16872, "'$' by itself is not a valid FieldPath")
+        return FieldPath("CURRENT", parse_field_path(text[1:]))
+    name, _, rest = text[2:].partition(".")
+    if not name:
+        raise FailedToParse("empty variable names are not allowed")
+    if name not in SYSTEM_VARIABLES and name not in context.variables:
+        check_variable_name(name)
+        raise Location(17276, f"Use of undefined variable: {name}")
+    return FieldPath(name, parse_field_path(rest) if rest or text.endswith(".") else ())
+
+
+def _parse_object(spec: dict[str, Any], context: ParseContext) -> Expression:
+    first = next(iter(spec), "")
+    if first.startswith("$"):
+        if len(spec) != 1:
+            raise Location(15983, f"an object representing an expression must have exactly one field: {spec}")
+        return _parse_operator(first, spec[first], context)
+    parts = []
+    for name, value in spec.items():
+        if name.startswith("$"):
+            raise Location(
+                16410, f"FieldPath field names may not start with '$'. Consider using $getField or $setField: {name}"
+            )
+        if "." in name:
+            raise Location(16412, "FieldPath field names may not contain '.'. Consider using $getField or $setField.")
+        parts.append((name, parse_expression(value, context)))
+    return ObjectExpression(parts)
+
+
+def _parse_operator(name: str, spec: Any, context: ParseContext) -> Expression:
+    parser = OPERATORS.get(name)
+    if parser is None:
+        if name in _KNOWN_ELSEWHERE:
+            raise NotImplemented(f"the expression {name} is not supported")
+        raise InvalidPipelineOperator(f"Unrecognized expression '{name}'")
+    return parser(name, spec, context)
