@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from ..common.collation import Collation
+from ..common.display import value_text
 from ..common.errors import (
     CannotCreateIndex,
     IllegalOperation,
@@ -241,7 +242,9 @@ class Catalog:
                 if not is_new_index(current, spec):
                     continue
                 if len(current.indexes) >= INDEXES_MAX:
-                    raise CannotCreateIndex(f"add index fails, too many indexes for {namespace}")
+                    raise CannotCreateIndex(
+                        f"add index fails, too many indexes for {namespace} key:{value_text(spec.key)}"
+                    )
                 index = self._number_index(transaction, spec, building=not small)
                 current = current.with_changes(indexes=(*current.indexes, index))
                 made.append(index)
@@ -447,30 +450,26 @@ def is_new_index(collection: Collection, spec: IndexSpec) -> bool:
         IndexOptionsConflict: 85, the same key with another name or other options.
         IndexKeySpecsConflict: 86, the same name with another key or other options.
     """
+    if spec.is_id and (collection.clustered or any(index.is_id for index in collection.indexes)):
+        return False
     for index in collection.indexes:
-        if index.is_id and spec.is_id:
-            return False
-        same_key = index.same_key(spec)
+        same_key, same_options = index.same_key(spec), index.same_options(spec)
+        told = f"Requested index: {value_text(spec.document)}, existing index: {value_text(index.document)}"
         if index.name == spec.name:
-            if same_key and index.same_options(spec):
-                return False
-            if same_key:
-                raise IndexOptionsConflict(
-                    "An equivalent index already exists with the same name but different options. "
-                    f"Requested index: {spec.document}, existing index: {index.document}"
+            if not same_key:
+                raise IndexKeySpecsConflict(
+                    "An existing index has the same name as the requested index. When index names are not specified, "
+                    f"they are auto generated and can cause conflicts. Please refer to our documentation. {told}"
                 )
-            raise IndexKeySpecsConflict(
-                "An existing index has the same name as the requested index. When index names are not specified, they "
-                f"are auto generated and can cause conflicts. Requested index: {spec.document}, existing index: "
-                f"{index.document}"
-            )
+            if not same_options:
+                raise IndexOptionsConflict(
+                    f"An equivalent index already exists with the same name but different options. {told}"
+                )
+            return False
+        if same_key and same_options:
+            raise IndexOptionsConflict(f"Index already exists with a different name: {index.name}")
         if same_key:
-            if index.same_options(spec):
-                raise IndexOptionsConflict(f"Index already exists with a different name: {index.name}")
-            raise IndexOptionsConflict(
-                "An equivalent index already exists with a different name and options. "
-                f"Existing index: {index.document}"
-            )
+            raise IndexOptionsConflict(f"An equivalent index already exists with a different name and options. {told}")
     return True
 
 

@@ -1,49 +1,20 @@
-"""Index specifications: what a client may ask for, checked, and what the catalog keeps.
+"""Index specifications as the catalog keeps them, and what is learned of an index while it serves."""
 
-Rules and codes are those of the `createIndexes` command: 67 (CannotCreateIndex) for what no index can be, 197 for
-options that do not exist or do not belong, 9 for a missing `key` or `name`.
-"""
-
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Self
 
-from bson import Decimal128, Int64
+from bson import Int64
 
 from ..common.collation import Collation
-from ..common.display import value_text
-from ..common.errors import (
-    BadValue,
-    CannotCreateIndex,
-    FailedToParse,
-    InvalidIndexSpecificationOption,
-    Location,
-    MongoError,
-    TypeMismatch,
-)
+from ..common.numbers import is_number
 from ..common.ordering import equal
-from ..common.values import Document, type_name
+from ..common.values import Document
+from .index_options import ID_INDEX_NAME, IndexKind, kind_of, parse_specification
 
-IndexKind = Literal["btree", "hashed", "text", "2d", "2dsphere", "2dsphere_bucket", "wildcard"]
-
-FIELDS_MAX: Final = 32
 INDEXES_MAX: Final = 64
-ID_INDEX_NAME: Final = "_id_"
-TTL_SECONDS_MAX: Final = 2**31 - 1
-_SPECIAL: Final = frozenset({"text", "hashed", "2d", "2dsphere", "2dsphere_bucket"})
-_OPTIONS: Final = frozenset(
-    {
-        "2dsphereIndexVersion", "background", "bits", "bucketSize", "clustered", "collation", "default_language",
-        "dropDups", "expireAfterSeconds", "hidden", "key", "language_override", "max", "min", "name", "ns",
-        "originalSpec", "partialFilterExpression", "prepareUnique", "sparse", "storageEngine", "textIndexVersion",
-        "unique", "v", "weights", "wildcardProjection",
-    }
-)  # fmt: skip
-_ID_OPTIONS: Final = frozenset(
-    {"key", "name", "ns", "v", "collation", "clustered", "unique", "background", "storageEngine"}
-)
-_NOT_SHOWN: Final = frozenset({"ns", "background", "dropDups"})
+_IDENTITY: Final = ("collation", "partialFilterExpression", "wildcardProjection")
+_NOT_COMPARED: Final = frozenset({"key", "name", "v", "storageEngine", "originalSpec"})
 
 
 @dataclass(slots=True)
@@ -185,24 +156,20 @@ class IndexSpec:
         return replace(self, document={name: value for name, value in document.items() if value is not None})
 
     def same_key(self, other: "IndexSpec") -> bool:
-        """Whether key, collation and partial filter, which make an index what it is, are equal."""
+        """Whether all that makes an index what it is, is equal: two such indexes cannot be in one collection."""
+        mine, theirs = self.document, other.document
         return (
-            list(self.document["key"]) == list(other.document["key"])
-            and equal(_plain_key(self.key), _plain_key(other.key))
-            and equal(self.document.get("collation"), other.document.get("collation"))
-            and equal(self.partial_filter, other.partial_filter)
+            list(mine["key"]) == list(theirs["key"])
+            and equal(mine["key"], theirs["key"])
+            and all(equal(mine.get(name), theirs.get(name)) for name in _IDENTITY)
+            and all(bool(mine.get(name)) == bool(theirs.get(name)) for name in ("unique", "sparse"))
         )
 
     def same_options(self, other: "IndexSpec") -> bool:
-        """Whether every option that matters is equal too."""
-        ignored = {"key", "name", "v", "ns", "background", "storageEngine", "hidden", "originalSpec"}
+        """Whether every option is equal too."""
 
         def relevant(spec: IndexSpec) -> Document:
-            return {
-                name: (bool(value) if name in ("unique", "sparse", "prepareUnique") else value)
-                for name, value in sorted(spec.document.items())
-                if name not in ignored and value is not False
-            }
+            return {name: spec.document[name] for name in sorted(spec.document) if name not in _NOT_COMPARED}
 
         return equal(relevant(self), relevant(other))
 
@@ -216,220 +183,15 @@ class IndexSpec:
 
     @classmethod
     def parse(cls, spec: Document, *, default_collation: Document | None = None, ignore_unknown: bool = False) -> Self:
-        """Check a specification as `createIndexes` takes it.
+        """Check a specification as `createIndexes` takes it; see `parse_specification`.
 
         Raises:
-            CannotCreateIndex, InvalidIndexSpecificationOption, FailedToParse, BadValue, TypeMismatch, Location
+            CannotCreateIndex, InvalidIndexSpecificationOption, FailedToParse, BadValue, TypeMismatch, InvalidOptions,
+            Location
         """
-        unknown = [name for name in spec if name not in _OPTIONS]
-        if unknown and not ignore_unknown:
-            raise InvalidIndexSpecificationOption(
-                f"The field '{unknown[0]}' is not valid for an index specification. Specification: {spec}"
-            )
-        if "key" not in spec:
-            raise FailedToParse("The 'key' field is a required property of an index specification")
-        if not isinstance(spec["key"], dict):
-            raise TypeMismatch(f"The field 'key' must be an object, but got {type_name(spec['key'])}")
-        if "name" not in spec:
-            raise FailedToParse("The 'name' field is a required property of an index specification")
-        if not isinstance(spec["name"], str):
-            raise TypeMismatch(f"The field 'name' must be a string, but got {type_name(spec['name'])}")
-        check_key(spec["key"])
-        _check_name(spec)
-        kept = {name: value for name, value in spec.items() if name in _OPTIONS and name not in _NOT_SHOWN}
-        document: Document = {"v": _version(spec), "key": spec["key"], "name": spec["name"]}
-        for name, value in kept.items():
-            if name not in document:
-                document[name] = _option(name, value, spec)
-        if is_id_key(spec["key"]):
-            wrong = [name for name in kept if name not in _ID_OPTIONS and spec[name] not in (None, False)]
-            if wrong:
-                raise InvalidIndexSpecificationOption(
-                    f"The field '{wrong[0]}' is not valid for an _id index specification. Specification: {spec}"
-                )
-            document.pop("unique", None)
-            document["name"] = ID_INDEX_NAME
-            document["key"] = {"_id": 1}
-        if "collation" in document:
-            collation = Collation.parse(document["collation"])
-            if collation is None:
-                del document["collation"]
-            else:
-                document["collation"] = collation.to_document()
-        elif default_collation is not None:
-            document["collation"] = default_collation
-        _check_combination(document)
-        return cls({name: value for name, value in document.items() if value is not None})
-
-
-def is_number(value: Any) -> bool:
-    """Whether the value is of a numeric type (a bool is none)."""
-    return isinstance(value, int | float | Decimal128) and not isinstance(value, bool)
-
-
-def is_id_key(key: Document) -> bool:
-    """Whether the key is that of the index on `_id`."""
-    return list(key) == ["_id"] and is_number(key["_id"]) and float(str(key["_id"])) > 0
+        return cls(parse_specification(spec, default_collation=default_collation, ignore_unknown=ignore_unknown))
 
 
 def default_name(key: Document) -> str:
     """The name that drivers give an index of this key: `a_1_b_-1`."""
     return "_".join(f"{path}_{value}" for path, value in key.items())
-
-
-def kind_of(key: Document) -> IndexKind:
-    """What kind of index a checked key makes."""
-    for path, value in key.items():
-        if isinstance(value, str):
-            return value  # type: ignore[return-value]  # checked by `check_key`
-        if path == "$**" or path.endswith(".$**"):
-            return "wildcard"
-    return "btree"
-
-
-def _plain_key(key: Document) -> Document:
-    return {path: (-1 if float(str(value)) < 0 else 1) if is_number(value) else value for path, value in key.items()}
-
-
-def check_key(key: Document) -> None:
-    """Refuse a key that no index can have.
-
-    Raises:
-        CannotCreateIndex: empty, with a value that is neither a number but 0 nor the name of a kind, or a bad path.
-        Location: 13103 for more than 32 fields, 16763 and 31303 for hashed fields that cannot be.
-    """
-    if not key:
-        raise CannotCreateIndex("Index keys cannot be an empty object")
-    if len(key) > FIELDS_MAX:
-        raise Location(13103, f"too many compound keys, the maximum is {FIELDS_MAX}")
-    hashed = 0
-    for path, value in key.items():
-        if isinstance(value, str):
-            if value not in _SPECIAL:
-                raise CannotCreateIndex(f"Unknown index plugin '{value}'")
-            hashed += value == "hashed"
-        elif is_number(value):
-            number = float(str(value))
-            if number == 0 or math.isnan(number):
-                raise CannotCreateIndex(f"Values in the index key pattern cannot be 0 or NaN: {path}")
-        else:
-            raise CannotCreateIndex(
-                f"Values in v:2 index key pattern cannot be of type {type_name(value)}. "
-                "Only numbers > 0, numbers < 0, and strings are allowed."
-            )
-        _check_path(path, value)
-    if hashed > 1:
-        raise Location(31303, "A maximum of one index field is allowed to be hashed but found more")
-    wildcards = [path for path in key if path == "$**" or path.endswith(".$**")]
-    if len(wildcards) > 1:
-        raise CannotCreateIndex("wildcard indexes do not allow more than one wildcard field")
-    if (
-        wildcards
-        and not (is_number(key[wildcards[0]]) and float(str(key[wildcards[0]])) > 0)
-        and key[wildcards[0]] != "text"
-    ):
-        raise CannotCreateIndex("A numeric value in a $** index key pattern must be positive.")
-
-
-def _check_path(path: str, value: Any) -> None:
-    if path in ("$**", "_fts", "_ftsx") or path.endswith(".$**"):
-        return
-    if path == "":
-        raise CannotCreateIndex("Index keys cannot be an empty field.")
-    for part in path.split("."):
-        if part == "":
-            raise CannotCreateIndex("Index keys cannot contain an empty field.")
-        if part.startswith("$") and part not in ("$id", "$ref", "$db"):
-            raise CannotCreateIndex(f"Index key contains an illegal field name: field name starts with '$': {path}")
-
-
-def _check_name(spec: Document) -> None:
-    name = spec["name"]
-    if name == "":
-        raise CannotCreateIndex("The index name cannot be empty")
-    if name == "*":
-        raise BadValue("The index name '*' is not valid.")
-    if name == ID_INDEX_NAME and not is_id_key(spec["key"]):
-        raise BadValue(
-            f"The index name '_id_' is reserved for the _id index, which must have key pattern {{_id: 1}}, found key: "
-            f"{value_text(spec['key'])}"
-        )
-    if "\0" in name:
-        raise CannotCreateIndex("The index name cannot contain NUL")
-
-
-def _version(spec: Document) -> int:
-    value = spec.get("v", 2)
-    if not is_number(value):
-        raise TypeMismatch(f"The field 'v' must be a number, but got {type_name(value)}")
-    if float(str(value)) not in (1, 2):
-        raise CannotCreateIndex(f"Invalid index specification; cannot create an index with v={value}")
-    return int(float(str(value)))
-
-
-_TRUTHS: Final = frozenset({"unique", "sparse", "hidden", "prepareUnique", "clustered"})
-_OBJECTS: Final = frozenset({"partialFilterExpression", "collation", "storageEngine", "wildcardProjection"})
-_NUMBERS: Final = frozenset({"bits", "min", "max", "2dsphereIndexVersion", "textIndexVersion"})
-
-
-def _option(name: str, value: Any, spec: Document) -> Any:
-    """The value of an option, of the right type."""
-    if name in _TRUTHS:
-        if not isinstance(value, bool) and not is_number(value):
-            raise TypeMismatch(f"The field '{name}' has value {name}: {value}, which is not convertible to bool")
-        return bool(value) if isinstance(value, bool) else float(str(value)) != 0
-    if name in _OBJECTS and not isinstance(value, dict):
-        raise TypeMismatch(f"The field '{name}' must be an object, but got {type_name(value)}")
-    if name in _NUMBERS and not is_number(value):
-        raise TypeMismatch(f"The field '{name}' must be a number, but got {type_name(value)}")
-    if name == "expireAfterSeconds":
-        return ttl_seconds(value, spec)
-    return value
-
-
-def ttl_seconds(value: Any, spec: Document) -> int:
-    """`expireAfterSeconds` of an index, checked; fractions are cut.
-
-    Raises:
-        CannotCreateIndex: no number, NaN, negative, or beyond 2147483647.
-    """
-
-    def refuse(text: str) -> MongoError:
-        return CannotCreateIndex(f". Index spec: {spec} :: caused by :: {text}")
-
-    if not is_number(value):
-        raise refuse(
-            f"TTL index 'expireAfterSeconds' option must be numeric, but received a type of '{type_name(value)}"
-        )
-    number = float(str(value))
-    if math.isnan(number):
-        raise refuse("TTL index 'expireAfterSeconds' option must not be NaN")
-    if abs(number) > TTL_SECONDS_MAX:
-        raise refuse("TTL index 'expireAfterSeconds' must be within the range of a 32-bit integer")
-    if number < 0:
-        raise refuse("TTL index 'expireAfterSeconds' option cannot be less than 0")
-    return int(number)
-
-
-def _check_combination(document: Document) -> None:
-    """Refuse options that do not go together or not with this key."""
-    key, kind = document["key"], kind_of(document["key"])
-    if document.get("sparse") and "partialFilterExpression" in document:
-        raise CannotCreateIndex("cannot mix 'partialFilterExpression' and 'sparse' options")
-    if "expireAfterSeconds" in document:
-        if len(key) > 1:
-            raise CannotCreateIndex(
-                f"TTL indexes are single-field indexes, compound indexes do not support TTL. Index spec: {document}"
-            )
-        if kind == "wildcard":
-            raise CannotCreateIndex("Index type 'wildcard' does not support the expireAfterSeconds option")
-    if kind == "hashed" and document.get("unique"):
-        raise Location(16764, "Currently hashed indexes cannot guarantee uniqueness. Use a regular index.")
-    if kind == "wildcard":
-        for option in ("unique", "sparse"):
-            if document.get(option):
-                raise CannotCreateIndex(f"Index type 'wildcard' does not support the {option} option")
-    elif "wildcardProjection" in document:
-        raise BadValue("The field 'wildcardProjection' is only allowed in a wildcard index")
-    if document.get("clustered") and not document.get("unique"):
-        raise CannotCreateIndex("The 'clustered' option requires 'unique' to be true")
