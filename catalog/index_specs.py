@@ -11,6 +11,7 @@ from ..common.numbers import is_number
 from ..common.ordering import equal
 from ..common.values import Document
 from .index_options import ID_INDEX_NAME, IndexKind, kind_of, parse_specification
+from .index_options import is_id_key as is_id_key
 
 INDEXES_MAX: Final = 64
 _IDENTITY: Final = ("collation", "partialFilterExpression", "wildcardProjection")
