@@ -6,7 +6,7 @@ before anybody else gets a turn; an execution that waits for its next `getMore` 
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from ..common.limits import BATCH_BYTES_MAX
@@ -35,8 +35,11 @@ class Execution:
         variables: Mapping[str, Any] | None = None,
         allow_disk_use: bool = True,
         spill_folder: str | None = None,
+        guard: Callable[[], None] | None = None,
     ) -> None:
+        """`guard` is asked before each slice, and raises where the plan may not go on (its collection is gone)."""
         self.plan = plan
+        self._guard = guard
         self._engine = engine
         self._run = Run(
             snapshot=_NO_SNAPSHOT,
@@ -45,6 +48,7 @@ class Execution:
             spill_folder=spill_folder,
         )
         self._batches: Iterator[Batch | None] | None = None
+        self._batch: Batch | None = None
         self._left: list[bytes] = []
         self._at = 0
         self._ended = False
@@ -70,6 +74,11 @@ class Execution:
                     if self._ended:
                         break
                     await self._refill(watch)
+                    if self._batch is None:
+                        # The end, or the end of what a tailable cursor finds for now.
+                        break
+                    self._left, self._at = self._batch.raws(), 0
+                    self._batch = None
                     continue
                 raw = self._left[self._at]
                 if rows and size + len(raw) > bytes_max:
@@ -82,9 +91,26 @@ class Execution:
             raise
         return rows
 
+    async def next_rows(self, *, watch: Watch | None = None) -> Batch | None:
+        """The next rows as the plan gives them, with their record keys; None at the end. Not beside `next_batch`.
+
+        Raises:
+            MongoError: as `next_batch`.
+        """
+        if self._ended:
+            return None
+        try:
+            await self._refill(watch)
+        except BaseException:
+            self.close()
+            raise
+        batch, self._batch = self._batch, None
+        return batch
+
     def close(self) -> None:
         """Let go of whatever the plan holds."""
         self._ended = True
+        self._batch = None
         self._left = []
         self._at = 0
         batches, self._batches = self._batches, None
@@ -96,6 +122,8 @@ class Execution:
         while True:
             if watch is not None:
                 watch.check()
+            if self._guard is not None:
+                self._guard()
             until = time.monotonic() + SLICE_SECONDS
             with self._engine.snapshot() as snapshot:
                 self._run.snapshot = snapshot
@@ -109,6 +137,7 @@ class Execution:
 
     def _slice(self, until: float) -> bool:
         """Step until there are rows or the plan has ended (True), or the time is over (False)."""
+        self._run.caught_up = False
         if self._batches is None:
             self._batches = iter(self.plan.batches(self._run))
         while True:
@@ -116,10 +145,12 @@ class Execution:
                 batch = next(self._batches)
             except StopIteration:
                 self._ended = True
-                self._left, self._at = [], 0
+                self._batch = None
                 return True
             if batch is not None and len(batch):
-                self._left, self._at = batch.raws(), 0
+                self._batch = batch
+                return True
+            if self._run.caught_up:
                 return True
             if time.monotonic() >= until:
                 return False

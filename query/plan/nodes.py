@@ -29,6 +29,8 @@ class Run:
     memory_bytes_max: int = 100 * 1024 * 1024
     spill_folder: str | None = None
     batch_rows: int = 512
+    caught_up: bool = False
+    """Set by a scan that waits at the end of its collection for more to come in."""
 
 
 @dataclass(slots=True)

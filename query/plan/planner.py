@@ -53,6 +53,7 @@ class Wanted:
     max: Document | None = None
     show_record_id: bool = False
     return_key: bool = False
+    tailable: bool = False
 
 
 @dataclass(slots=True)
@@ -91,11 +92,11 @@ def plan_find(collection: Collection | None, wanted: Wanted, snapshot: Snapshot)
     chosen = _hinted(collection, wanted)
     if wanted.min is not None or wanted.max is not None:
         return Planned(_min_max(collection, wanted, chosen), [])
-    if chosen is None and wanted.hint is None and not wanted.natural:
-        identity = _id_equality(collection, wanted)
-        if identity is not _NOTHING:
+    if chosen is None and wanted.hint is None and not wanted.natural and not wanted.tailable:
+        identity = id_equality(collection, wanted)
+        if identity is not None:
             rest = _without_id(wanted.matcher)
-            return Planned(_shaped(IdHack(collection, identity, rest), wanted, sorted_already=True), [])
+            return Planned(_shaped(IdHack(collection, identity.value, rest), wanted, sorted_already=True), [])
         plans = _candidates(collection, wanted, snapshot, collection.indexes)
         if plans:
             best, *others = plans
@@ -123,22 +124,26 @@ def _rows_hint(wanted: Wanted) -> int | None:
     return max(wanted.skip + wanted.limit, 16) if wanted.limit else None
 
 
-_NOTHING: Final = object()
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The one `_id` that a filter asks for."""
+
+    value: Any
 
 
-def _id_equality(collection: Collection, wanted: Wanted) -> Any:
-    """The `_id` that the filter asks for, `_NOTHING` where it asks for no single one."""
+def id_equality(collection: Collection, wanted: Wanted) -> Identity | None:
+    """The `_id` that the filter asks for; None where it asks for no single one, or another way of reading is wanted."""
+    if wanted.hint is not None or wanted.natural or wanted.min is not None or wanted.max is not None:
+        return None
     for predicate in _conjuncts(wanted.matcher):
         if isinstance(predicate, Comparison) and predicate.path == "_id" and predicate.operator == "$eq":
             value = predicate.value
             if isinstance(value, list | Regex) or value is None:
-                return _NOTHING
+                return None
             stored = collection.collation
             same = (None if stored is None else stored.to_document()) == _collation_document(wanted)
-            if isinstance(value, str | dict) and not same:
-                return _NOTHING
-            return value
-    return _NOTHING
+            return None if isinstance(value, str | dict) and not same else Identity(value)
+    return None
 
 
 def _without_id(matcher: MatchNode) -> MatchNode:
@@ -330,7 +335,14 @@ def _collection_scan(collection: Collection, wanted: Wanted, rows_hint: int | No
             reverse = not parts[0].ascending
     hint = rows_hint if sorted_already else None
     scan = CollectionScan(
-        collection, wanted.matcher, reverse=reverse, low=low, high=high, bounds_shown=shown, rows_hint=hint
+        collection,
+        wanted.matcher,
+        reverse=reverse,
+        low=low,
+        high=high,
+        bounds_shown=shown,
+        rows_hint=hint,
+        tailable=wanted.tailable,
     )
     return _shaped(scan, wanted, sorted_already=sorted_already)
 

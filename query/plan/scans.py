@@ -10,6 +10,7 @@ from typing import Any
 from ...catalog import documents
 from ...catalog.collections import Collection
 from ...catalog.index_specs import IndexSpec
+from ...common.errors import CappedPositionLost
 from ...common.values import Document
 from ..match.base import AlwaysTrue, MatchNode, Variables
 from .batches import Batch, RecordKeyBatch, RowBatch
@@ -69,9 +70,12 @@ class CollectionScan(_Filtering):
         high: bytes | None = None,
         bounds_shown: Document | None = None,
         rows_hint: int | None = None,
+        tailable: bool = False,
     ) -> None:
+        """`tailable`: at the end it waits for what comes in later, instead of ending."""
         super().__init__(matcher=matcher)
         self.collection = collection
+        self.tailable = tailable
         self.reverse = reverse
         self.low = low
         self.high = high
@@ -108,9 +112,21 @@ class CollectionScan(_Filtering):
                 self.stats.advanced += len(batch)
                 yield batch if len(batch) else None
             if len(rows) < size:
-                self.stats.eof = True
-                return
+                if not self.tailable:
+                    self.stats.eof = True
+                    return
+                self._check_position(run, last)
+                run.caught_up = True
+                yield None
             size = run.batch_rows
+
+    def _check_position(self, run: Run, last: bytes | None) -> None:
+        """A capped collection may have dropped the record behind which the next ones are to come."""
+        if last is not None and documents.fetch(run.snapshot, self.collection, last) is None:
+            raise CappedPositionLost(
+                "CollectionScan died due to position in capped collection being deleted. "
+                f"Last seen record id: RecordId({documents.record_id_of(last)})"
+            )
 
     def describe(self) -> Document:
         """See `PlanNode.describe`."""

@@ -5,6 +5,8 @@ from itertools import islice
 
 from bson import Int64
 
+from ...catalog.collections import Collection
+from ...catalog.documents import read_stats
 from ...common.values import Document
 from ..match.base import MatchNode
 from ..projection import Projection
@@ -210,8 +212,10 @@ class CountRows(PlanNode):
     def batches(self, run: Run) -> Iterator[Batch | None]:
         """See `PlanNode.batches`."""
         total = 0
+        kept = isinstance(self.inputs[0], CountRecords)
         for batch in self.inputs[0].batches(run):
-            total += 0 if batch is None else len(batch)
+            if batch is not None:
+                total += int(batch.documents()[0]["n"]) if kept else len(batch)
             if self.limit and total >= self.skip + self.limit:
                 break
             yield None
@@ -220,8 +224,40 @@ class CountRows(PlanNode):
             self.counted = min(self.counted, self.limit)
         self.stats.advanced = 1
         self.stats.eof = True
-        yield RowBatch(documents=[{"n": self.counted}])
+        yield RowBatch(documents=[{"n": Int64(self.counted)}])
 
     def describe_stats(self) -> Document:
         """See `PlanNode.describe_stats`."""
         return {"nCounted": self.counted, "nSkipped": self.skip}
+
+
+class Rows(PlanNode):
+    """Rows that are there already."""
+
+    stage = "QUEUED_DATA"
+
+    def __init__(self, raws: list[bytes]) -> None:
+        super().__init__()
+        self._raws = raws
+
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        """See `PlanNode.batches`."""
+        self.stats.advanced = len(self._raws)
+        self.stats.eof = True
+        if self._raws:
+            yield RowBatch(raws=self._raws)
+
+
+class CountRecords(PlanNode):
+    """The count that is kept of a collection, as one row `{n}`."""
+
+    stage = "RECORD_STORE_FAST_COUNT"
+
+    def __init__(self, collection: Collection) -> None:
+        super().__init__()
+        self.collection = collection
+
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        """See `PlanNode.batches`."""
+        self.stats.eof = True
+        yield RowBatch(documents=[{"n": read_stats(run.snapshot, self.collection).count}])

@@ -13,9 +13,12 @@ from .administration import (
     SetFeatureCompatibilityVersion,
     Shutdown,
 )
+from .aggregate import Aggregate, CountCommand, Distinct
 from .authentication import Authenticate, Logout, SaslContinue, SaslStart
 from .base import Command
+from .cursors import GetMore, KillCursors
 from .databases import DataSize, DbStats, DropDatabase, ListDatabases
+from .delete import Delete
 from .diagnostics import (
     BuildInfo,
     ConnPoolStats,
@@ -27,7 +30,11 @@ from .diagnostics import (
     LockInfo,
     LogRotate,
 )
+from .find import Find
+from .find_and_modify import FindAndModify
 from .handshake import ConnectionStatus, Hello, Ping, WhatsMyUri
+from .indexes import CreateIndexes, DropIndexes, ListIndexes
+from .insert import Insert
 from .operations import CurrentOp, KillOp, Profile, Top
 from .parameters import GetParameter, SetParameter
 from .sessions import (
@@ -53,6 +60,7 @@ from .standalone import (
     refused_commands,
 )
 from .status import ServerStatus
+from .update import UpdateCommand
 from .users import (
     CreateUser,
     DropAllUsersFromDatabase,
@@ -76,6 +84,19 @@ def table_of(*commands: Command) -> Mapping[str, Command]:
 
 
 COMMANDS: Final = table_of(
+    Aggregate(),
+    CountCommand(),
+    CreateIndexes(),
+    Delete(),
+    Distinct(),
+    DropIndexes(),
+    Find(),
+    FindAndModify(),
+    GetMore(),
+    Insert(),
+    KillCursors(),
+    ListIndexes(),
+    UpdateCommand(),
     AbortTransaction(),
     AdvanceTestClock(),
     Authenticate(),

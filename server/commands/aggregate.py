@@ -1,0 +1,338 @@
+"""`aggregate`, `count` and `distinct`: what is computed from documents."""
+
+from typing import Any, Final
+
+from bson import Int64
+
+from ...catalog.collections import Collection
+from ...common.collation import Collation
+from ...common.errors import BadValue, FailedToParse, InvalidNamespace, Location, TypeMismatch
+from ...common.limits import DOCUMENT_BYTES_MAX
+from ...common.ordering import order_key
+from ...common.paths import path_values, split_path
+from ...common.values import MISSING, Document, decode, encode
+from ...query.match.base import AlwaysTrue
+from ...query.plan.nodes import PlanNode
+from ...query.plan.planner import Planned, Wanted
+from ...query.plan.shaping import CountRecords, CountRows
+from ..context import Context, Request, Services
+from .arguments import Fields
+from .base import Command
+from .pipelines import is_collectionless, plan_pipeline
+from .reading import (
+    Read,
+    Source,
+    check_collection_uuid,
+    collation_for,
+    execution_of,
+    first_reply,
+    let_variables,
+    note_use,
+    parse_query,
+    plan_collection,
+    resolve,
+    take_batch_size,
+    take_collation,
+    take_hint,
+)
+
+AGGREGATE_FIELDS: Final = frozenset(
+    {
+        "allowDiskUse", "bypassDocumentValidation", "bypassEmptyTsReplacement", "collation", "collectionUUID",
+        "cursor", "encryptionInformation", "explain", "exchange", "fromMongos", "fromRouter", "hint",
+        "includeQueryStatsMetrics", "isHybridSearch", "isMapReduceCommand", "let", "needsMerge",
+        "needsSortedMerge", "passthroughToShard", "pipeline", "querySettings", "requestReshardingResumeToken",
+        "requestResumeToken", "resumeAfter", "runtimeConstants", "startAt", "translatedForViewlessTimeseries",
+    }
+)  # fmt: skip
+
+
+class AggregateRequest:
+    """The fields of an aggregate, read and checked."""
+
+    def __init__(self, services: Services, request: Request, *, explained: bool = False) -> None:
+        fields = Fields(request, "aggregate", known=AGGREGATE_FIELDS)
+        value = fields.take_any("aggregate")
+        self.collectionless = False
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if value != 1:
+                raise FailedToParse("Invalid command format: the 'aggregate' field must specify a collection name or 1")
+            self.collectionless = True
+        self.explain = fields.take_bool("explain", default=False)
+        pipeline = fields.take_list("pipeline")
+        self.pipeline = check_pipeline(pipeline)
+        cursor = fields.take_any("cursor")
+        if cursor is None and not self.explain and not explained:
+            raise FailedToParse("The 'cursor' option is required, except for aggregate with the explain argument")
+        self.batch_size = take_batch_size(fields, cursor)
+        self.allow_disk_use = fields.take_bool("allowDiskUse", default=True)
+        self.bypass_validation = fields.take_bool("bypassDocumentValidation", default=False)
+        self.collation = take_collation(fields)
+        self.let = fields.take_document("let", default=None)
+        hint = fields.take_any("hint")
+        if hint is not None and not isinstance(hint, str | dict):
+            raise FailedToParse("'hint' must be a string or an object")
+        self.hint = hint or None
+        from ...catalog.namespaces import Namespace
+
+        if self.collectionless:
+            self.namespace = Namespace(request.database, "$cmd.aggregate")
+            request.operation.namespace = str(self.namespace)
+            self._check_collectionless()
+        else:
+            self.namespace = fields.take_namespace("aggregate")
+            if self.pipeline and is_collectionless(self.pipeline[0]):
+                raise InvalidNamespace(f"{next(iter(self.pipeline[0]))} must be run with {{aggregate: 1}}")
+            check_collection_uuid(fields, services.catalog, self.namespace)
+        if self.explain and request.generic.write_concern is not None:
+            raise FailedToParse("Aggregate command does not support both explain and writeConcern")
+
+    def _check_collectionless(self) -> None:
+        if not self.pipeline or not is_collectionless(self.pipeline[0]):
+            first = next(iter(self.pipeline[0]), "") if self.pipeline else ""
+            raise InvalidNamespace(
+                f"{{aggregate: 1}} is not valid for '{first}'; a collection is required."
+                if first
+                else "{aggregate: 1} is not valid for an empty pipeline."
+            )
+
+
+def check_pipeline(pipeline: list[Any]) -> list[Document]:
+    """Refuse what is no list of stages.
+
+    Raises:
+        TypeMismatch: an element is no document.
+        Location: 7749501, more stages than a pipeline may have.
+    """
+    for stage in pipeline:
+        if not isinstance(stage, dict):
+            raise TypeMismatch("Each element of the 'pipeline' array must be an object")
+    if len(pipeline) > 1000:
+        raise Location(7749501, "Pipeline length must be no longer than 1000 stages")
+    return pipeline
+
+
+class Aggregate(Command):
+    """`aggregate`."""
+
+    name = "aggregate"
+    summary = "Runs a pipeline over a collection."
+    reads = True
+    writes = True
+    in_api_version_1 = True
+    op = "query"
+
+    async def run(self, context: Context, request: Request) -> Document | bytes:
+        """Answer the first batch."""
+        asked = AggregateRequest(context.services, request)
+        read = plan_aggregate(context, request, asked)
+        if asked.explain:
+            from .explain import explain_read
+
+            return await explain_read(context, request, read, "queryPlanner", request.body)
+        if read.writer is not None:
+            return await read.writer(context, request, read)
+        return await first_reply(context, request, read, batch_size=asked.batch_size)
+
+
+def plan_aggregate(context: Context, request: Request, asked: AggregateRequest) -> Read:
+    """The plan of an aggregate."""
+    return plan_pipeline(
+        context.services,
+        asked.namespace,
+        asked.pipeline,
+        operation=request.operation,
+        collation=asked.collation,
+        let=asked.let,
+        hint=asked.hint,
+        allow_disk_use=asked.allow_disk_use,
+        bypass_validation=asked.bypass_validation,
+        collectionless=asked.collectionless,
+        context=context,
+        request=request,
+    )
+
+
+class CountRequest:
+    """The fields of a count, read and checked."""
+
+    def __init__(self, services: Services, request: Request) -> None:
+        fields = Fields(
+            request,
+            known=(
+                "query", "limit", "skip", "hint", "collation", "fields", "queryFields", "collectionUUID",
+                "encryptionInformation", "includeQueryStatsMetrics", "querySettings", "isTimeseriesNamespace",
+            ),
+        )  # fmt: skip
+        self.namespace = fields.take_namespace()
+        self.query = fields.take_document("query", default={})
+        limit = int(fields.take_whole_number("limit", default=0))
+        if limit == -(2**63):
+            raise BadValue("Limit value for count cannot be min long")
+        self.limit = abs(limit)
+        self.skip = int(fields.take_whole_number("skip", default=0, low=0))
+        self.hint = take_hint(fields)
+        self.collation = take_collation(fields)
+        fields.take_document("fields", default=None)
+        check_collection_uuid(fields, services.catalog, self.namespace)
+
+
+class CountCommand(Command):
+    """`count`."""
+
+    name = "count"
+    summary = "Counts documents of a collection."
+    reads = True
+    in_api_version_1 = True
+
+    async def run(self, context: Context, request: Request) -> Document:
+        """Answer how many match."""
+        services = context.services
+        asked = CountRequest(services, request)
+        read = plan_count(context, request, asked)
+        execution = execution_of(services, read)
+        rows = await execution.next_batch(1, watch=request.operation)
+        execution.close()
+        note_use(services, read, request)
+        count = int(next(iter(decode(rows[0]).values()))) if rows else 0
+        return {"n": count if count < 2**31 else Int64(count)}
+
+
+def plan_count(context: Context, request: Request, asked: CountRequest) -> Read:
+    """The plan of a count; its one row holds the count alone."""
+    services = context.services
+    source = resolve(services.catalog, asked.namespace)
+    if not source.is_plain:
+        stages: list[Document] = [{"$match": asked.query}]
+        if asked.skip:
+            stages.append({"$skip": asked.skip})
+        if asked.limit:
+            stages.append({"$limit": asked.limit})
+        stages.append({"$count": "count"})
+        return plan_pipeline(
+            services, asked.namespace, stages, operation=request.operation, collation=asked.collation, hint=asked.hint
+        )
+    collation = collation_for(asked.collation, source)
+    variables = let_variables(services, None)
+    matcher = parse_query(asked.query, collation, variables)
+    wanted = Wanted(matcher=matcher, collation=collation, hint=asked.hint)
+    planned = plan_collection(services, source, wanted)
+    counted = _counted(source.collection, planned, wanted)
+    root: PlanNode = CountRows(counted, skip=asked.skip, limit=asked.limit)
+    return Read(
+        root=root,
+        namespace=asked.namespace,
+        source=source,
+        leaf=Planned(root, planned.rejected),
+        matcher=matcher,
+        variables=variables,
+        collation=collation,
+    )
+
+
+def _counted(collection: Collection | None, planned: Planned, wanted: Wanted) -> PlanNode:
+    """What is counted: without a filter, the count that is kept."""
+    if collection is not None and isinstance(wanted.matcher, AlwaysTrue) and wanted.hint is None:
+        return CountRecords(collection)
+    return planned.root
+
+
+class DistinctRequest:
+    """The fields of a distinct, read and checked."""
+
+    def __init__(self, services: Services, request: Request) -> None:
+        fields = Fields(
+            request,
+            known=("key", "query", "collation", "hint", "collectionUUID", "includeQueryStatsMetrics", "querySettings",
+                   "isTimeseriesNamespace"),
+        )  # fmt: skip
+        self.namespace = fields.take_namespace()
+        self.key = fields.take_string("key")
+        if "\0" in self.key:
+            raise Location(31032, "Key field cannot contain an embedded null byte")
+        self.query = fields.take_document("query", default={})
+        self.collation = take_collation(fields)
+        self.hint = take_hint(fields)
+        check_collection_uuid(fields, services.catalog, self.namespace)
+
+
+class Distinct(Command):
+    """`distinct`."""
+
+    name = "distinct"
+    summary = "Lists the different values of a field."
+    reads = True
+    op = "query"
+
+    async def run(self, context: Context, request: Request) -> Document:
+        """Answer the values, each once, in the order in which they were met."""
+        services = context.services
+        asked = DistinctRequest(services, request)
+        read = plan_distinct(context, request, asked)
+        execution = execution_of(services, read)
+        values = DistinctValues(asked.key, read.collation)
+        try:
+            while (batch := await execution.next_rows(watch=request.operation)) is not None:
+                for document in batch.documents():
+                    values.add(document)
+        finally:
+            execution.close()
+        note_use(services, read, request)
+        return {"values": values.found}
+
+
+class DistinctValues:
+    """Collects the different values at a path; elements of arrays count one by one."""
+
+    def __init__(self, key: str, collator: Collation | None) -> None:
+        self._parts = split_path(key)
+        self._collator = collator
+        self._seen: set[Any] = set()
+        self._bytes = 0
+        self.found: list[Any] = []
+
+    def add(self, document: Document) -> None:
+        """Note the values of one document.
+
+        Raises:
+            Location: 17217, more than a reply can hold.
+        """
+        for value in path_values(document, self._parts, expand=False):
+            if value is MISSING:
+                continue
+            for item in value if isinstance(value, list) else (value,):
+                key = order_key(item, self._collator)
+                if key not in self._seen:
+                    self._seen.add(key)
+                    self.found.append(item)
+                    self._bytes += len(encode({"": item})) + 4
+                    if self._bytes > DOCUMENT_BYTES_MAX:
+                        raise Location(17217, "distinct too big, 16mb cap")
+
+
+def plan_distinct(context: Context, request: Request, asked: DistinctRequest) -> Read:
+    """The plan that finds the documents whose values count."""
+    services = context.services
+    source: Source = resolve(services.catalog, asked.namespace)
+    if not source.is_plain:
+        return plan_pipeline(
+            services,
+            asked.namespace,
+            [{"$match": asked.query}],
+            operation=request.operation,
+            collation=asked.collation,
+            hint=asked.hint,
+        )
+    collation = collation_for(asked.collation, source)
+    variables = let_variables(services, None)
+    matcher = parse_query(asked.query, collation, variables)
+    planned = plan_collection(services, source, Wanted(matcher=matcher, collation=collation, hint=asked.hint))
+    return Read(
+        root=planned.root,
+        namespace=asked.namespace,
+        source=source,
+        leaf=planned,
+        matcher=matcher,
+        variables=variables,
+        collation=collation,
+    )

@@ -1,0 +1,581 @@
+"""What the commands that write share: where a write goes, documents made ready, statements run and their failures told.
+
+Finding what a statement changes happens on snapshots, beside everybody else; changing it happens in short transactions on
+the writer's thread, which look again at each document that changed in between.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from bson import DatetimeMS, ObjectId, Regex, Timestamp
+
+from ...catalog import documents
+from ...catalog.catalog import Catalog
+from ...catalog.collections import Collection
+from ...catalog.namespaces import Namespace, validate_collection_name
+from ...common.errors import (
+    BadValue,
+    CommandNotSupportedOnView,
+    DocumentValidationFailure,
+    DollarPrefixedFieldName,
+    InvalidIdField,
+    InvalidNamespace,
+    MongoError,
+    WriteConflict,
+)
+from ...common.limits import DOCUMENT_BYTES_MAX
+from ...common.values import Document, decode, encode
+from ...query.execute import Execution
+from ...query.match.base import MatchNode
+from ...query.match.parse import parse_filter
+from ...query.plan.planner import Planned, Wanted, id_equality, plan_find
+from ...storage.engine import Engine, Transaction
+from ..context import Services
+from ..operations import Operation
+
+Result = TypeVar("Result")
+Change = Callable[[Transaction, Collection, bytes, bytes, Document], Result]
+"""Changes one document: transaction, collection, record key, raw document, the same decoded."""
+
+_SLICE_DOCUMENTS: Final = 1000
+_SLICE_BYTES: Final = 4 * 1024 * 1024
+_ERRORS_TEXT_MAX: Final = 1024 * 1024
+_RETRIES_MAX: Final = 100
+_READ_ONLY_SYSTEM: Final = ("system.profile", "system.indexes", "system.namespaces")
+
+
+@dataclass(slots=True)
+class WriteErrors:
+    """The `writeErrors` of a reply; texts beyond 1 MiB in all are left out."""
+
+    rows: list[Document] = field(default_factory=list)
+    _text: int = 0
+
+    def add(self, index: int, error: MongoError) -> None:
+        """One more failure."""
+        row = error.write_error(index)
+        self._text += len(row["errmsg"])
+        if self._text > _ERRORS_TEXT_MAX:
+            row["errmsg"] = ""
+        self.rows.append(row)
+
+    def in_order(self) -> list[Document]:
+        """By position of the statement."""
+        return sorted(self.rows, key=lambda row: int(row["index"]))
+
+
+def refuse_view(catalog: Catalog, namespace: Namespace) -> Collection | None:
+    """What a write goes to: a collection, the view of a time-series collection, or None where there is nothing yet.
+
+    Raises:
+        CommandNotSupportedOnView: it is a view.
+    """
+    collection = catalog.get(namespace)
+    if collection is not None and collection.kind == "view":
+        raise CommandNotSupportedOnView(f"Namespace {namespace} is a view, not a collection")
+    return collection
+
+
+def check_writable(namespace: Namespace) -> None:
+    """Refuse names that nobody writes to.
+
+    Raises:
+        InvalidNamespace: the server keeps the collection for itself.
+    """
+    if namespace.collection in _READ_ONLY_SYSTEM:
+        raise InvalidNamespace(f"cannot write to '{namespace}'")
+
+
+async def ensure_collection(services: Services, namespace: Namespace) -> Collection:
+    """The collection of this name, made where it is missing.
+
+    Raises:
+        InvalidNamespace: no collection can have the name.
+        CommandNotSupportedOnView: it is a view.
+    """
+    collection = refuse_view(services.catalog, namespace)
+    if collection is None:
+        validate_collection_name(namespace)
+        if namespace.is_system and namespace.collection not in ("system.js", "system.views", "system.users"):
+            raise InvalidNamespace(f"Invalid system namespace: {namespace}")
+        collection = await services.catalog.create(namespace, {}, exist_ok=True)
+    return collection
+
+
+def prepared(raw: bytes, fill_timestamp: Callable[[], Timestamp] | None) -> bytes:
+    """A document as it is stored: with `_id` in front, checked.
+
+    `fill_timestamp` gives the time that replaces empty timestamps at the top level; None leaves them.
+
+    Raises:
+        BadValue: the document is too large.
+        InvalidIdField, DollarPrefixedFieldName: the `_id` cannot be one.
+        InvalidBSON: the bytes are no document.
+    """
+    if len(raw) > DOCUMENT_BYTES_MAX:
+        raise BadValue(f"object to insert too large. size in bytes: {len(raw)}, max size: {DOCUMENT_BYTES_MAX}")
+    document = decode(raw)
+    identity = document.get("_id", _ABSENT)
+    if isinstance(identity, ObjectId):
+        pass
+    elif identity is _ABSENT:
+        document = {"_id": ObjectId(), **document}
+        raw = encode_with_id(document["_id"], raw)
+    else:
+        check_id(identity)
+    if next(iter(document)) != "_id":
+        document = {"_id": identity, **document}
+        raw = encode(document)
+    if fill_timestamp is not None and any(
+        type(value) is Timestamp and not value.time and not value.inc for value in document.values()
+    ):
+        for name, value in document.items():
+            if name != "_id" and type(value) is Timestamp and not value.time and not value.inc:
+                document[name] = fill_timestamp()
+        raw = encode(document)
+    return raw
+
+
+_ABSENT: Final = object()
+
+
+def encode_with_id(identity: ObjectId, raw: bytes) -> bytes:
+    """The raw document with an `_id` in front."""
+    return b"".join(((len(raw) + 17).to_bytes(4, "little"), b"\x07_id\0", identity.binary, raw[4:]))
+
+
+def check_id(identity: Any) -> None:
+    """Refuse what cannot be an `_id`.
+
+    Raises:
+        InvalidIdField: an array, a regular expression, undefined.
+        DollarPrefixedFieldName: an object with a field that begins with `$`.
+    """
+    if isinstance(identity, list):
+        raise InvalidIdField("The '_id' value cannot be of type array")
+    if isinstance(identity, Regex):
+        raise InvalidIdField("The '_id' value cannot be of type regex")
+    if isinstance(identity, dict):
+        for name in identity:
+            if name.startswith("$"):
+                raise DollarPrefixedFieldName(
+                    f"_id fields may not contain '$'-prefixed fields: {name} is not valid for storage."
+                )
+
+
+class Validator:
+    """The rule that the documents of a collection keep to."""
+
+    def __init__(self, collection: Collection) -> None:
+        rule = collection.validator
+        options = collection.options
+        self.level = options.get("validationLevel", "strict")
+        self.action = options.get("validationAction", "error")
+        self._rule = rule
+        self._matches: Callable[[Document], bool] | None = None
+        if rule and self.level != "off":
+            self._matches = parse_filter(rule, collator=collection.collation).compile({})
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everything passes."""
+        return self._matches is None
+
+    def check(self, document: Document, *, before: Document | None = None) -> None:
+        """Refuse a document that breaks the rule; `before` is what it replaces.
+
+        Raises:
+            DocumentValidationFailure
+        """
+        if self._matches is None or self._matches(document) or self.action == "warn":
+            return
+        if before is not None and self.level == "moderate" and not self._matches(before):
+            return
+        rule = self._rule or {}
+        details: Document = {"operatorName": next(iter(rule), "")}
+        if "$jsonSchema" in rule:
+            details = {"operatorName": "$jsonSchema", "schemaRulesNotSatisfied": []}
+        elif rule:
+            name, condition = next(iter(rule.items()))
+            details = {"operatorName": name, "specifiedAs": {name: condition}, "reason": "expression did not match"}
+        raise DocumentValidationFailure(
+            "Document failed validation",
+            extra={"errInfo": {"failingDocumentId": document.get("_id"), "details": details}},
+        )
+
+
+class _Stopped(Exception):
+    """A document of a slice failed: which, and why."""
+
+    def __init__(self, position: int, error: MongoError) -> None:
+        super().__init__(str(error))
+        self.position = position
+        self.error = error
+
+
+async def insert_documents(
+    services: Services,
+    namespace: Namespace,
+    raws: Sequence[bytes],
+    *,
+    ordered: bool = True,
+    bypass_validation: bool = False,
+    fill_timestamps: bool = True,
+    operation: Operation | None = None,
+) -> tuple[int, WriteErrors]:
+    """Insert documents into an ordinary collection, made where it is missing; returns how many, and the failures."""
+    errors = WriteErrors()
+    collection = await ensure_collection(services, namespace)
+    check_writable(namespace)
+    validator = Validator(collection)
+    fill = _timestamps(services) if fill_timestamps else None
+    ready: list[tuple[int, bytes]] = []
+    for position, raw in enumerate(raws):
+        try:
+            stored = prepared(raw, fill)
+            if not validator.is_open and not bypass_validation:
+                validator.check(decode(stored))
+        except MongoError as error:
+            errors.add(position, error)
+            if ordered:
+                break
+            continue
+        ready.append((position, stored))
+    stopped = ordered and bool(errors.rows)
+    inserted = 0
+    for part in _slices(ready):
+        if operation is not None:
+            operation.check()
+        count, failures = await _insert_slice(services, namespace, part, ordered=ordered)
+        inserted += count
+        for position, failure in failures:
+            if stopped:
+                # What failed in the store comes before what failed in the checks.
+                errors = WriteErrors()
+                stopped = False
+            errors.add(position, failure)
+        if failures and ordered:
+            break
+    services.counters.insert += len(raws)
+    services.counters.documents_inserted += inserted
+    return inserted, errors
+
+
+def _timestamps(services: Services) -> Callable[[], Timestamp]:
+    """Gives rising timestamps of now."""
+    seconds = services.clock.now_ms() // 1000
+    count = 0
+
+    def give() -> Timestamp:
+        nonlocal count
+        count += 1
+        return Timestamp(seconds, count)
+
+    return give
+
+
+def _slices(rows: Sequence[tuple[int, bytes]]) -> Iterable[list[tuple[int, bytes]]]:
+    """Rows in parts that one transaction takes in a few milliseconds."""
+    part: list[tuple[int, bytes]] = []
+    size = 0
+    for row in rows:
+        part.append(row)
+        size += len(row[1])
+        if len(part) >= _SLICE_DOCUMENTS or size >= _SLICE_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+async def _insert_slice(
+    services: Services, namespace: Namespace, rows: list[tuple[int, bytes]], *, ordered: bool
+) -> tuple[int, list[tuple[int, MongoError]]]:
+    """Insert one part; after a failure again without the document that failed (ordered: without those behind it)."""
+    failures: list[tuple[int, MongoError]] = []
+    left = rows
+    while left:
+        try:
+            await _write_in(services, namespace, _inserter(left))
+        except _Stopped as stop:
+            failures.append((left[stop.position][0], stop.error))
+            if ordered:
+                left = left[: stop.position]
+            elif len(failures) > 3:
+                done, others = await _insert_singly(services, namespace, left, stop.position)
+                return done, failures + others
+            else:
+                left = left[: stop.position] + left[stop.position + 1 :]
+            continue
+        return len(left), failures
+    return 0, failures
+
+
+def _inserter(rows: Sequence[tuple[int, bytes]]) -> Callable[[Transaction, Collection], None]:
+    def insert(transaction: Transaction, collection: Collection) -> None:
+        position = 0
+
+        def each() -> Iterable[bytes]:
+            nonlocal position
+            for position, (_, raw) in enumerate(rows):  # noqa: B007 (read where a document fails)
+                yield raw
+
+        try:
+            documents.insert_many(transaction, collection, each())
+        except MongoError as error:
+            raise _Stopped(position, error) from None
+
+    return insert
+
+
+async def _insert_singly(
+    services: Services, namespace: Namespace, rows: list[tuple[int, bytes]], failed: int
+) -> tuple[int, list[tuple[int, MongoError]]]:
+    """Many fail: each document in a transaction of its own, many to a commit."""
+    import asyncio
+
+    left = rows[:failed] + rows[failed + 1 :]
+    results = await asyncio.gather(
+        *(_write_in(services, namespace, _inserter([row])) for row in left), return_exceptions=True
+    )
+    failures: list[tuple[int, MongoError]] = []
+    for row, result in zip(left, results, strict=True):
+        if isinstance(result, _Stopped):
+            failures.append((row[0], result.error))
+        elif isinstance(result, BaseException):
+            raise result
+    return len(left) - len(failures), failures
+
+
+async def _write_in(
+    services: Services, namespace: Namespace, work: Callable[[Transaction, Collection], Result]
+) -> Result:
+    """Run a change of one collection, made anew where it was dropped in between."""
+    catalog: Catalog = services.catalog
+    engine: Engine = services.engine
+    for _ in range(_RETRIES_MAX):
+        collection = await ensure_collection(services, namespace)
+        uuid = collection.uuid
+
+        def closure(transaction: Transaction, uuid: Any = uuid) -> tuple[bool, Any]:
+            current = catalog.collection_in(transaction, namespace)
+            if current is None or current.uuid != uuid:
+                return False, None
+            return True, work(transaction, current)
+
+        done, result = await engine.write(closure)
+        if done:
+            return result  # type: ignore[no-any-return]
+    raise WriteConflict(f"the collection {namespace} is dropped again and again")
+
+
+@dataclass(slots=True, kw_only=True)
+class Selection:
+    """Which documents a statement is about."""
+
+    wanted: Wanted
+    variables: Mapping[str, Any]
+
+    @property
+    def matcher(self) -> MatchNode:
+        """The filter."""
+        return self.wanted.matcher
+
+
+def plan_selection(services: Services, collection: Collection | None, selection: Selection) -> Planned:
+    """The plan that finds the documents.
+
+    Raises:
+        BadValue: the hint names no index.
+    """
+    with services.engine.snapshot() as snapshot:
+        return plan_find(collection, selection.wanted, snapshot)
+
+
+async def change_one(
+    services: Services,
+    namespace: Namespace,
+    selection: Selection,
+    change: Change[Result],
+    operation: Operation,
+    *,
+    otherwise: Callable[[Transaction, Collection], Result] | None = None,
+) -> Result | None:
+    """Change the first document that matches; None where none does.
+
+    `otherwise` runs where none matches (an upsert), in the same transaction where that can be.
+    """
+    catalog: Catalog = services.catalog
+    for _ in range(_RETRIES_MAX):
+        collection = catalog.get(namespace)
+        if collection is None:
+            plan_selection(services, None, selection)
+            return None if otherwise is None else await _write_in(services, namespace, otherwise)
+        identity = id_equality(collection, selection.wanted)
+        if identity is not None:
+            done, result = await _change_by_id(services, collection, identity.value, selection, change, otherwise)
+            if done:
+                return result
+            continue
+        found = await _first(services, collection, selection, operation)
+        if found is None:
+            return None if otherwise is None else await _write_in(services, namespace, otherwise)
+        done, result = await _change_at(services, collection, *found, selection, change)
+        if done:
+            return result
+        operation.check()
+    raise WriteConflict("the document is changed again and again")
+
+
+async def _change_by_id(
+    services: Services,
+    collection: Collection,
+    identity: Any,
+    selection: Selection,
+    change: Change[Result],
+    otherwise: Callable[[Transaction, Collection], Result] | None,
+) -> tuple[bool, Result | None]:
+    catalog: Catalog = services.catalog
+    engine: Engine = services.engine
+    matches = selection.matcher.compile(selection.variables)
+
+    def work(transaction: Transaction) -> tuple[bool, Result | None]:
+        current = catalog.collection_in(transaction, collection.namespace)
+        if current is None or current.uuid != collection.uuid:
+            return False, None
+        found = documents.fetch_by_id(transaction, current, identity)
+        if found is not None:
+            document = decode(found[1])
+            if matches(document):
+                return True, change(transaction, current, *found, document)
+        return True, None if otherwise is None else otherwise(transaction, current)
+
+    return await engine.write(work)
+
+
+async def _first(
+    services: Services, collection: Collection, selection: Selection, operation: Operation
+) -> tuple[bytes, bytes] | None:
+    """Record key and document of the first that matches."""
+    selection.wanted.limit = 1
+    planned = plan_selection(services, collection, selection)
+    execution = Execution(planned.root, services.engine, variables=selection.variables)
+    try:
+        batch = await execution.next_rows(watch=operation)
+        if batch is None:
+            return None
+        if batch.record_keys is not None:
+            return batch.record_keys[0], batch.raws()[0]
+        identity = batch.documents()[0]["_id"]
+        with services.engine.snapshot() as snapshot:
+            return documents.fetch_by_id(snapshot, collection, identity)
+    finally:
+        execution.close()
+
+
+async def _change_at(
+    services: Services,
+    collection: Collection,
+    record_key: bytes,
+    seen: bytes,
+    selection: Selection,
+    change: Change[Result],
+) -> tuple[bool, Result | None]:
+    """Change the document at the key, unless it no longer matches."""
+    catalog: Catalog = services.catalog
+    engine: Engine = services.engine
+    matches = selection.matcher.compile(selection.variables)
+
+    def work(transaction: Transaction) -> tuple[bool, Result | None]:
+        current = catalog.collection_in(transaction, collection.namespace)
+        if current is None or current.uuid != collection.uuid:
+            return False, None
+        raw = documents.fetch(transaction, current, record_key)
+        if raw is None:
+            return False, None
+        document = decode(raw)
+        if raw != seen and not matches(document):
+            return False, None
+        return True, change(transaction, current, record_key, raw, document)
+
+    return await engine.write(work)
+
+
+async def change_many(
+    services: Services,
+    namespace: Namespace,
+    selection: Selection,
+    change: Change[Result],
+    operation: Operation,
+    *,
+    note: Callable[[Result], None],
+) -> None:
+    """Change every document that matches, in slices; `note` hears of each one, once it is durable.
+
+    Raises:
+        MongoError: a document could not be changed; those before it were.
+    """
+    collection = services.catalog.get(namespace)
+    planned = plan_selection(services, collection, selection)
+    if collection is None:
+        return
+    execution = Execution(planned.root, services.engine, variables=selection.variables)
+    matches = selection.matcher.compile(selection.variables)
+    seen: set[bytes] = set()
+    try:
+        while (batch := await execution.next_rows(watch=operation)) is not None:
+            assert batch.record_keys is not None
+            rows = [
+                (key, raw)
+                for key, raw in zip(batch.record_keys, batch.raws(), strict=True)
+                # An index that is read while it changes may lead to the same document twice.
+                if key not in seen
+            ]
+            seen.update(key for key, _ in rows)
+            try:
+                results = await _change_slice(services, collection, rows, matches, change)
+            except _Stopped as stop:
+                for result in await _change_slice(services, collection, rows[: stop.position], matches, change):
+                    note(result)
+                raise stop.error from None
+            for result in results:
+                note(result)
+    finally:
+        execution.close()
+
+
+async def _change_slice(
+    services: Services,
+    collection: Collection,
+    rows: Sequence[tuple[bytes, bytes]],
+    matches: Callable[[Document], bool],
+    change: Change[Result],
+) -> list[Result]:
+    catalog: Catalog = services.catalog
+    engine: Engine = services.engine
+
+    def work(transaction: Transaction) -> list[Result]:
+        current = catalog.collection_in(transaction, collection.namespace)
+        if current is None or current.uuid != collection.uuid:
+            return []
+        results = []
+        for position, (record_key, seen) in enumerate(rows):
+            raw = documents.fetch(transaction, current, record_key)
+            if raw is None:
+                continue
+            document = decode(raw)
+            if raw != seen and not matches(document):
+                continue
+            try:
+                results.append(change(transaction, current, record_key, raw, document))
+            except MongoError as error:
+                raise _Stopped(position, error) from None
+        return results
+
+    return await engine.write(work) if rows else []
+
+
+def now_of(services: Services) -> DatetimeMS:
+    """The time as documents hold it."""
+    return DatetimeMS(services.clock.now_ms())
