@@ -129,7 +129,7 @@ class Dispatcher:
             if generic.write_concern is not None and not command.writes:
                 raise InvalidOptions(f"Command {command.name} does not support writeConcern")
             if generic.lsid is not None:
-                services.sessions.use(generic.lsid)
+                services.sessions.use(generic.lsid, context.client.user)
         if generic.help:
             return {"help": f"help for: {command.name} {command.summary}"}
         request.operation.lsid = generic.lsid

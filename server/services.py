@@ -27,6 +27,9 @@ from .topology import Topology
 from .users import UserStore
 from .write_gate import WriteGate
 
+VERSION_KEY: Final = b"featureCompatibilityVersion"
+"""Where the store keeps what setFeatureCompatibilityVersion set."""
+
 _HOUSEKEEPING_MS: Final = 4_000
 
 
@@ -107,6 +110,10 @@ def _open_data(services: Services, stack: AsyncExitStack) -> None:
     services.data_path = str(path)
     services.engine = LmdbEngine(path, map_bytes=services.config.map_bytes)
     stack.callback(services.engine.close)
+    with services.engine.snapshot() as snapshot:
+        version = snapshot.get("meta", VERSION_KEY)
+    if version is not None:
+        services.parameters.fill("featureCompatibilityVersion", decode(version))
     services.catalog = Catalog(services.engine, partial_compiler=_partial_filter)
     services.catalog.load()
     stack.push_async_callback(services.catalog.close)

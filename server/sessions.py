@@ -15,6 +15,8 @@ class Session:
     lsid: bytes
     started_ms: int
     used_ms: int
+    user: tuple[str, str] | None = None
+    """Name and database of the user whose session it is."""
     ended: bool = False
     """The client said that it is done; what it left open goes with the next `expire`, unless it comes back."""
 
@@ -37,18 +39,18 @@ class SessionRegistry:
         self._sessions: dict[bytes, Session] = {}
         self.on_end: list[Callable[[bytes], object]] = []
 
-    def start(self) -> Session:
+    def start(self, user: tuple[str, str] | None = None) -> Session:
         """A new session with an id of our making."""
-        return self.use(uuid.uuid4().bytes)
+        return self.use(uuid.uuid4().bytes, user)
 
-    def use(self, lsid: bytes) -> Session:
+    def use(self, lsid: bytes, user: tuple[str, str] | None = None) -> Session:
         """Note a use of the session; an unknown one begins to exist."""
         now_ms = self._clock.now_ms()
         session = self._sessions.get(lsid)
         if session is None:
             if len(self._sessions) >= self._sessions_max():
                 raise TooManyLogicalSessions("cannot add session into the cache: too many sessions")
-            session = self._sessions[lsid] = Session(lsid, now_ms, now_ms)
+            session = self._sessions[lsid] = Session(lsid, now_ms, now_ms, user)
         else:
             session.used_ms = now_ms
             session.ended = False

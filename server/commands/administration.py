@@ -1,7 +1,7 @@
 """What an operator does to a running server: flush and lock, stop, close connections, move its clock."""
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from bson import Int64
 
@@ -13,13 +13,15 @@ from ...common.errors import (
     Location,
 )
 from ...common.limits import FEATURE_COMPATIBILITY_VERSION
-from ...common.values import Document
+from ...common.values import Document, encode
+from ...storage.engine import Engine
 from ..context import Context, Request
+from ..services import VERSION_KEY
 from .arguments import Fields
 from .base import Command
 
 _PORT_MAX: Final = 65535
-_OTHER_VERSIONS: Final = ("8.0", "8.1")
+_VERSIONS: Final = ("8.0", FEATURE_COMPATIBILITY_VERSION)
 _HOST_AND_PORT: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d+))?")
 
 
@@ -97,7 +99,7 @@ class DropConnections(Command):
 
 
 class SetFeatureCompatibilityVersion(Command):
-    """`setFeatureCompatibilityVersion`: there is one, and it is set."""
+    """`setFeatureCompatibilityVersion`: keeps the version and tells it; the format of the data is the same for each."""
 
     name = "setFeatureCompatibilityVersion"
     summary = "Sets the version that the data is compatible with."
@@ -105,11 +107,11 @@ class SetFeatureCompatibilityVersion(Command):
     writes = True
 
     async def run(self, context: Context, request: Request) -> Document:
-        """Answer `{}` for the version that is."""
+        """Answer `{}`."""
         fields = Fields(request, known=("confirm", "fromConfigServer", "downgradeOnDiskChanges"))
-        version: Any = fields.take_string(self.name)
+        version = fields.take_string(self.name)
         confirm = fields.take_bool("confirm")
-        if version not in (*_OTHER_VERSIONS, FEATURE_COMPATIBILITY_VERSION):
+        if version not in _VERSIONS:
             raise Location(
                 4926900,
                 f"Invalid feature compatibility version value '{version}'. Expected '{FEATURE_COMPATIBILITY_VERSION}'.",
@@ -120,10 +122,11 @@ class SetFeatureCompatibilityVersion(Command):
                 "Once you have changed the FCV you may not be able to change it back. Re-run this command with the "
                 "parameter 'confirm: true' to go on.",
             )
-        if version != FEATURE_COMPATIBILITY_VERSION:
-            raise Location(
-                303, f"the data is always compatible with {FEATURE_COMPATIBILITY_VERSION}, and with nothing else"
-            )
+        services = context.services
+        engine: Engine = services.engine
+        stored = encode({"version": version})
+        await engine.write(lambda transaction: transaction.put("meta", VERSION_KEY, stored))
+        services.parameters.fill("featureCompatibilityVersion", {"version": version})
         return {}
 
 

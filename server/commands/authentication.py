@@ -15,7 +15,7 @@ from ...common.errors import (
     ProtocolError,
     TypeMismatch,
 )
-from ...common.values import Document
+from ...common.values import Document, is_string, type_name
 from ..context import Client, Context, Request, Services
 from ..scram import (
     MECHANISMS,
@@ -103,10 +103,14 @@ def mechanisms_of(services: Services, name: Any) -> list[str] | None:
     """What hello answers to `saslSupportedMechs: "db.user"`; None for somebody unknown.
 
     Raises:
-        BadValue: the value has no dot, or no user behind it.
+        TypeMismatch, BadValue: the value is no string, or has no dot.
     """
-    database, dot, user = name.partition(".") if isinstance(name, str) else ("", "", "")
-    if not dot or not user:
+    if not is_string(name) and not isinstance(name, dict):
+        raise TypeMismatch(
+            f"BSON field 'hello.saslSupportedMechs' is the wrong type '{type_name(name)}', expected type 'string'"
+        )
+    database, dot, user = name.partition(".") if is_string(name) else ("", "", "")
+    if not dot:
         raise BadValue("UserName must contain a '.' separated database.user pair")
     store: UserStore = services.users
     document = store.user(user, database)

@@ -148,15 +148,17 @@ def _legacy_fields(request: Request) -> Document:
 
 def _login_fields(context: Context, body: Document) -> Document:
     """What of a login can be settled in advance."""
-    asked, speculative = body.get("saslSupportedMechs"), body.get("speculativeAuthenticate")
+    speculative = body.get("speculativeAuthenticate")
     found: Document = {}
-    if asked is None and speculative is None:
+    if "saslSupportedMechs" not in body and speculative is None:
         return found
     # Users and their cryptography are loaded with the first client that asks for them.
     from .authentication import mechanisms_of, speculate
 
-    if asked is not None and (mechanisms := mechanisms_of(context.services, asked)) is not None:
-        found["saslSupportedMechs"] = mechanisms
+    if "saslSupportedMechs" in body:
+        mechanisms = mechanisms_of(context.services, body["saslSupportedMechs"])
+        if mechanisms is not None:
+            found["saslSupportedMechs"] = mechanisms
     if speculative is not None:
         reply = speculate(context.services, context.client, speculative)
         if reply is not None:

@@ -22,12 +22,23 @@ def session_document(lsid: bytes) -> Document:
 
 def _asked_sessions(request: Request) -> list[bytes]:
     """The sessions in the array that is the command's value."""
-    fields = Fields(request)
-    rows = fields.take_list(request.name)
-    fields.finish()
+    rows = Fields(request).take_list(request.name)
     if len(rows) > _SESSIONS_MAX:
         raise BadValue(f"Too many sessions: {len(rows)}, at most {_SESSIONS_MAX} are taken at a time")
-    return [parse_lsid(f"{request.name}.{request.name}.{position}", row) for position, row in enumerate(rows)]
+    path = f"{request.name}.{request.name}"
+    return [parse_lsid(f"{path}.{position}", row) for position, row in enumerate(rows) if row is not None]
+
+
+def _rows(request: Request) -> list[tuple[str, Document]]:
+    """The documents in the array that is the command's value, each with how messages call it."""
+    rows: list[tuple[str, Document]] = []
+    for position, row in enumerate(Fields(request).take_list(request.name)):
+        path = f"{request.name}.{request.name}.{position}"
+        if isinstance(row, dict):
+            rows.append((path, row))
+        elif row is not None:
+            raise TypeMismatch(f"BSON field '{path}' is the wrong type '{type_name(row)}', expected type 'object'")
+    return rows
 
 
 class StartSession(Command):
@@ -38,7 +49,7 @@ class StartSession(Command):
 
     async def run(self, context: Context, request: Request) -> Document:
         """Answer `{id, timeoutMinutes}`."""
-        session = context.services.sessions.start()
+        session = context.services.sessions.start(context.client.user)
         return {
             "id": session_document(session.lsid),
             "timeoutMinutes": context.services.parameters["localLogicalSessionTimeoutMinutes"],
@@ -55,7 +66,7 @@ class RefreshSessions(Command):
     async def run(self, context: Context, request: Request) -> Document:
         """Answer `{}`."""
         for lsid in _asked_sessions(request):
-            context.services.sessions.use(lsid)
+            context.services.sessions.use(lsid, context.client.user)
         return {}
 
 
@@ -84,7 +95,8 @@ class KillSessions(Command):
 
     async def run(self, context: Context, request: Request) -> Document:
         """Answer `{}`."""
-        _kill(context, request, _asked_sessions(request))
+        lsids = _asked_sessions(request)
+        _kill(context, request, lsids or [session.lsid for session in context.services.sessions])
         return {}
 
 
@@ -96,18 +108,13 @@ class KillAllSessions(Command):
 
     async def run(self, context: Context, request: Request) -> Document:
         """Answer `{}`."""
-        fields = Fields(request)
-        rows = fields.take_list(self.name)
-        fields.finish()
-        for position, row in enumerate(rows):
-            path = f"{self.name}.{self.name}.{position}"
-            if not isinstance(row, dict):
-                raise TypeMismatch(f"BSON field '{path}' is the wrong type '{type_name(row)}', expected type 'object'")
-            user = Fields(row, path)
-            user.take_string("user")
-            user.take_string("db")
-            user.finish()
-        _kill(context, request, [])
+        users: set[tuple[str, str]] = set()
+        for path, row in _rows(request):
+            fields = Fields(row, path)
+            users.add((fields.take_string("user"), fields.take_string("db")))
+            fields.finish()
+        chosen = [session.lsid for session in context.services.sessions if not users or session.user in users]
+        _kill(context, request, chosen)
         return {}
 
 
@@ -119,20 +126,24 @@ class KillAllSessionsByPattern(Command):
 
     async def run(self, context: Context, request: Request) -> Document:
         """Answer `{}`."""
-        fields = Fields(request)
-        rows = fields.take_list(self.name)
-        fields.finish()
-        chosen: list[bytes] = []
-        everybody = not rows
-        for position, row in enumerate(rows):
-            path = f"{self.name}.{self.name}.{position}"
-            if not isinstance(row, dict):
-                raise TypeMismatch(f"BSON field '{path}' is the wrong type '{type_name(row)}', expected type 'object'")
-            if row.get("lsid") is not None:
-                chosen.append(parse_lsid(f"{path}.lsid", row["lsid"]))
+        sessions = list(context.services.sessions)
+        rows = _rows(request)
+        chosen = [] if rows else [session.lsid for session in sessions]
+        for path, row in rows:
+            fields = Fields(row, path)
+            lsid = fields.take_document("lsid", default=None)
+            users = fields.take_list("users", default=None)
+            fields.take_list("roles", default=None)
+            fields.take_any("uid")
+            fields.finish()
+            if lsid is not None:
+                chosen.append(parse_lsid(f"{path}.lsid", lsid))
+            elif users is not None:
+                wanted = {(user.get("user"), user.get("db")) for user in users if isinstance(user, dict)}
+                chosen += [session.lsid for session in sessions if session.user in wanted]
             else:
-                everybody = True
-        _kill(context, request, [] if everybody else chosen)
+                chosen += [session.lsid for session in sessions]
+        _kill(context, request, chosen)
         return {}
 
 
@@ -189,8 +200,7 @@ class ReapLogicalSessionCacheNow(Command):
 
 
 def _kill(context: Context, request: Request, lsids: list[bytes]) -> None:
-    """Kill these sessions, or all where there are none; never the operation that asks."""
-    services = context.services
+    """Kill these sessions; never the operation that asks."""
     request.operation.lsid = None
-    for lsid in lsids or [session.lsid for session in services.sessions]:
-        services.sessions.kill(lsid)
+    for lsid in lsids:
+        context.services.sessions.kill(lsid)
