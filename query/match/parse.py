@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from bson import Regex
 
-from ...common.errors import BadValue, FailedToParse
+from ...common.errors import BadValue, FailedToParse, Location
 from ...common.ordering import Collator
 from ...common.values import Document
 from . import bits, comparison, elements, patterns
@@ -14,8 +14,10 @@ from .base import AlwaysFalse, AlwaysTrue, MatchContext, MatchNode, OperatorPars
 from .comparison import parse_equality
 from .elements import ElemMatchObject, ElemMatchValue, is_operator_document, parse_elem_match
 from .evaluation import parse_expr, parse_sample_rate, parse_where
+from .geo import GeoNear, is_geo_document, parse_geo
 from .logical import And, parse_and, parse_nor, parse_or
 from .schema import parse_json_schema
+from .text import TextMatch, parse_text
 
 PATH_OPERATORS: Final[dict[str, OperatorParser]] = {
     **comparison.OPERATORS,
@@ -47,6 +49,7 @@ TOP_OPERATORS: Final[dict[str, Callable[[Any, MatchContext], MatchNode]]] = {
     "$jsonSchema": parse_json_schema,
     "$comment": _parse_comment,
     "$sampleRate": parse_sample_rate,
+    "$text": parse_text,
     "$where": parse_where,
     "$alwaysTrue": _parse_constant("$alwaysTrue", AlwaysTrue),
     "$alwaysFalse": _parse_constant("$alwaysFalse", AlwaysFalse),
@@ -105,6 +108,8 @@ class _Parser(MatchContext):
 
     def operators(self, path: str, document: Document) -> list[MatchNode]:
         """See `MatchContext.operators`."""
+        if is_geo_document(document):
+            return [parse_geo(path, document, self)]
         children: list[MatchNode] = []
         self._depth += 1
         if self._depth > _DEPTH_MAX:
@@ -130,12 +135,56 @@ def parse_filter(
     *,
     collator: Collator | None = None,
     defined_variables: frozenset[str] = frozenset(),
+    allow_near: bool = True,
+    allow_text: bool = True,
 ) -> MatchNode:
     """The tree of a query, in its simplest form.
 
     `defined_variables` are the names that `$expr` may use after `$$`; their values are given when the tree compiles.
+    Where no plan of its own belongs to the query, `$near` and `$text` have no place.
     """
-    return _Parser(collator, defined_variables).filter(filter, nested=False).simplified()
+    node = _Parser(collator, defined_variables).filter(filter, nested=False)
+    _Places(allow_near=allow_near, allow_text=allow_text).check(node, top=True)
+    return node.simplified()
+
+
+class _Places:
+    """Refuses `$near` and `$text` where they may not stand, or together."""
+
+    def __init__(self, *, allow_near: bool, allow_text: bool) -> None:
+        self._allow_near = allow_near
+        self._allow_text = allow_text
+        self._near = False
+        self._text = False
+
+    def check(self, node: MatchNode, *, top: bool) -> None:
+        """Looks at a node and all below; `top` says that every document of the result matches the node."""
+        if isinstance(node, GeoNear):
+            if not self._allow_near:
+                raise Location(5626500, _NEAR_NOT_HERE)
+            if not top:
+                raise BadValue("geoNear must be top-level expr")
+            if self._near:
+                raise BadValue("Too many geoNear expressions")
+            self._near = True
+        if isinstance(node, TextMatch):
+            if not self._allow_text:
+                raise BadValue("$text is not allowed in this context")
+            if not top:
+                raise BadValue("$text must be a top-level expression")
+            if self._text:
+                raise BadValue("Too many text expressions")
+            self._text = True
+        if self._near and self._text:
+            raise BadValue("text and geoNear not allowed in same query")
+        for child in node.children():
+            self.check(child, top=top and isinstance(node, And))
+
+
+_NEAR_NOT_HERE: Final = (
+    "$geoNear, $near, and $nearSphere are not allowed in this context, as these operators require sorting geospatial "
+    "data. If you do not need sort, consider using $geoWithin instead."
+)
 
 
 def parse_condition(
@@ -160,4 +209,6 @@ def parse_elements(
     defined_variables: frozenset[str] = frozenset(),
 ) -> ElemMatchObject | ElemMatchValue:
     """The tree of what `$elemMatch` of a projection wants of an element."""
-    return _Parser(collator, defined_variables, in_elements=True).elements(condition)
+    node = _Parser(collator, defined_variables, in_elements=True).elements(condition)
+    _Places(allow_near=False, allow_text=False).check(node, top=False)
+    return node

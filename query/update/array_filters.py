@@ -30,7 +30,9 @@ class ArrayFilters:
             if not isinstance(document, dict):
                 raise TypeMismatch(f"array filters must be objects, found {type_name(document)}")
             try:
-                node = parse_filter(document, collator=collator, defined_variables=defined_variables)
+                node = parse_filter(
+                    document, collator=collator, defined_variables=defined_variables, allow_near=False, allow_text=False
+                )
                 name = _single_name(document)
             except MongoError as error:
                 raise error.with_context("Error parsing array filter") from error

@@ -119,10 +119,11 @@ class PipelineParser:
             if len(stage) != 1:
                 raise Location(40323, "A pipeline stage specification object must contain exactly one field.")
             name, spec = next(iter(stage.items()))
-            steps.append(self._step(name, spec))
+            steps.append(self.step(name, spec))
         return PipelineUpdate(steps, self._variables)
 
-    def _step(self, name: str, spec: Any) -> Step:
+    def step(self, name: str, spec: Any) -> Step:
+        """One stage of those that updates may use."""
         match name:
             case "$set" | "$addFields":
                 return self._add_fields(name, spec)

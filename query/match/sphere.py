@@ -1,0 +1,164 @@
+"""Points, lines and rings on the unit sphere, with arcs of great circles between their vertices."""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+Vector = tuple[float, float, float]
+Arc = tuple[Vector, Vector]
+
+EARTH_RADIUS_M: Final = 6378100.0
+_TOUCH: Final = 1e-13
+"""How near a point must be to an arc to lie on it: below a micrometre on Earth."""
+
+
+def vector(longitude: float, latitude: float) -> Vector:
+    """The point of the unit sphere at a longitude and latitude in degrees."""
+    lon, lat = math.radians(longitude), math.radians(latitude)
+    return (math.cos(lat) * math.cos(lon), math.cos(lat) * math.sin(lon), math.sin(lat))
+
+
+def dot(a: Vector, b: Vector) -> float:
+    """The scalar product."""
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+def cross(a: Vector, b: Vector) -> Vector:
+    """The vector product."""
+    return (a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0])
+
+
+def angle(a: Vector, b: Vector) -> float:
+    """The angle between two points, in radians; exact for small ones too."""
+    across = cross(a, b)
+    return math.atan2(math.sqrt(dot(across, across)), dot(a, b))
+
+
+def on_arc(point: Vector, arc: Arc) -> bool:
+    """Whether a point lies on an arc, ends included."""
+    a, b = arc
+    if angle(point, a) < _TOUCH or angle(point, b) < _TOUCH:
+        return True
+    normal = cross(a, b)
+    length = math.sqrt(dot(normal, normal))
+    if length == 0 or abs(dot(point, normal)) > _TOUCH * length:
+        return False
+    return dot(cross(normal, a), point) > 0 and dot(cross(b, normal), point) > 0
+
+
+def cross_properly(first: Arc, second: Arc) -> bool:
+    """Whether two arcs cross at a point inside both."""
+    (a, b), (c, d) = first, second
+    ab, cd = cross(a, b), cross(c, d)
+    acb, bda = -dot(ab, c), dot(ab, d)
+    cbd, dac = -dot(cd, b), dot(cd, a)
+    if min(abs(acb), abs(bda), abs(cbd), abs(dac)) < 1e-15:
+        return False
+    return acb * bda > 0 and acb * cbd > 0 and acb * dac > 0
+
+
+def meet(first: Arc, second: Arc) -> bool:
+    """Whether two arcs have a point in common."""
+    if cross_properly(first, second):
+        return True
+    return on_arc(first[0], second) or on_arc(first[1], second) or on_arc(second[0], first) or on_arc(second[1], first)
+
+
+class Ring:
+    """A closed line and the region on one side of it: the smaller one, or the one to its left."""
+
+    def __init__(self, vertices: Sequence[Vector], *, left: bool = False) -> None:
+        points = list(vertices)
+        area = _area_to_the_left(points)
+        if area > 2 * math.pi and not left:
+            points.reverse()
+        # The winding number tells the inside of regions up to a hemisphere; a larger one is the rest of a smaller one.
+        self.inverted = left and area > 2 * math.pi
+        if self.inverted:
+            points.reverse()
+        self.vertices = points
+
+    def arcs(self) -> Iterator[Arc]:
+        """The sides."""
+        yield from pairwise([*self.vertices, self.vertices[0]])
+
+    def on_edge(self, point: Vector) -> bool:
+        """Whether a point lies on a side."""
+        return any(on_arc(point, arc) for arc in self.arcs())
+
+    def contains(self, point: Vector) -> bool:
+        """Whether a point that lies on no side is inside."""
+        turn = 0.0
+        for a, b in self.arcs():
+            turn += math.atan2(dot(point, cross(a, b)), dot(a, b) - dot(point, a) * dot(point, b))
+        return (round(turn / (2 * math.pi)) == 1) is not self.inverted
+
+    def crosses_itself(self) -> bool:
+        """Whether sides that are no neighbours meet."""
+        arcs = list(self.arcs())
+        for at, arc in enumerate(arcs):
+            for other in range(at + 2, len(arcs)):
+                if (at, other) != (0, len(arcs) - 1) and meet(arc, arcs[other]):
+                    return True
+        return False
+
+
+def _area_to_the_left(vertices: Sequence[Vector]) -> float:
+    total = 0.0
+    origin = vertices[0]
+    for b, c in pairwise(vertices[1:]):
+        total += 2 * math.atan2(dot(origin, cross(b, c)), 1 + dot(origin, b) + dot(b, c) + dot(c, origin))
+    return total % (4 * math.pi)
+
+
+class Polygon:
+    """A ring without its holes."""
+
+    def __init__(self, outer: Ring, holes: Sequence[Ring] = ()) -> None:
+        self.outer = outer
+        self.holes = tuple(holes)
+
+    def arcs(self) -> Iterator[Arc]:
+        """The sides of all rings."""
+        yield from self.outer.arcs()
+        for hole in self.holes:
+            yield from hole.arcs()
+
+    def on_edge(self, point: Vector) -> bool:
+        """Whether a point lies on a side."""
+        return self.outer.on_edge(point) or any(hole.on_edge(point) for hole in self.holes)
+
+    def contains(self, point: Vector) -> bool:
+        """Whether a point is inside or on a side."""
+        if self.on_edge(point):
+            return True
+        return self.outer.contains(point) and not any(hole.contains(point) for hole in self.holes)
+
+    def contains_arcs(self, arcs: Sequence[Arc]) -> bool:
+        """Whether all of some arcs are inside."""
+        if not all(self.contains(end) for arc in arcs for end in arc):
+            return False
+        return not any(cross_properly(arc, side) for side in self.arcs() for arc in arcs)
+
+    def meets_arcs(self, arcs: Sequence[Arc]) -> bool:
+        """Whether any part of some arcs is inside."""
+        if any(self.contains(arc[0]) for arc in arcs):
+            return True
+        return any(meet(arc, side) for side in self.arcs() for arc in arcs)
+
+
+class Cap:
+    """All points within an angle of a centre."""
+
+    def __init__(self, centre: Vector, radius: float) -> None:
+        self.centre = centre
+        self.radius = radius
+
+    def contains(self, point: Vector) -> bool:
+        """Whether a point is within the angle."""
+        return angle(self.centre, point) <= self.radius + 1e-15
+
+    def contains_arcs(self, arcs: Sequence[Arc]) -> bool:
+        """Whether all of some arcs are inside."""
+        return all(self.contains(end) for arc in arcs for end in arc)
