@@ -1,0 +1,372 @@
+"""Stages that gather: `$group $count $sortByCount $bucket $facet`."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Final
+
+from ...common.errors import Location, QueryExceededMemoryLimitNoDiskUseAllowed
+from ...common.ordering import compare, order_key
+from ...common.values import MISSING, Document, type_name
+from ..accumulators import Accumulator, State, parse_accumulator
+from ..expression.base import Constant, Expression
+from ..plan.batches import Batch, RowBatch
+from ..plan.nodes import PlanNode, Run
+from .base import Fields, PipelineContext, Stage, StageNode, StageParser, joined
+
+
+class Group(Stage):
+    """`$group`."""
+
+    name = "$group"
+
+    def __init__(self, key: Expression, accumulators: dict[str, Accumulator], collation: Any) -> None:
+        self.key = key
+        self.accumulators = accumulators
+        self.collation = collation
+
+    @classmethod
+    def parse(cls, spec: Any, context: PipelineContext) -> "Group":
+        """Parse the operand."""
+        if not isinstance(spec, dict):
+            raise Location(15947, "a group's fields must be specified in an object")
+        key: Expression | None = None
+        accumulators: dict[str, Accumulator] = {}
+        for name, value in spec.items():
+            if name == "_id":
+                key = context.expressions.parse(value)
+            else:
+                accumulators[name] = parse_field(name, value, context)
+        if key is None:
+            raise Location(15955, "a group specification must include an _id")
+        return cls(key, accumulators, context.collation)
+
+    def serialize(self) -> Document:
+        """See `Stage.serialize`."""
+        return {
+            self.name: {
+                "_id": self.key.serialize(),
+                **{name: accumulator.serialize() for name, accumulator in self.accumulators.items()},
+            }
+        }
+
+    def node(self, source: PlanNode) -> PlanNode:
+        """See `Stage.node`."""
+        return GroupNode(self, source)
+
+    def needs(self, wanted: Fields) -> Fields:
+        """See `Stage.needs`."""
+        found = self.key.fields()
+        for accumulator in self.accumulators.values():
+            found = joined(found, accumulator.fields())
+        return found
+
+
+def parse_field(name: str, value: Any, context: PipelineContext) -> Accumulator:
+    """One output field of a `$group` or `$bucket`.
+
+    Raises:
+        Location: 40234, 40235, 40236, 40238 for what is no single accumulator under a plain name.
+    """
+    if "." in name:
+        raise Location(40235, f"The field name '{name}' cannot contain '.'")
+    if name.startswith("$"):
+        raise Location(40236, f"The field name '{name}' cannot be an operator name")
+    if not isinstance(value, dict) or not value:
+        raise Location(40234, f"The field '{name}' must be an accumulator object")
+    if len(value) != 1:
+        raise Location(40238, f"The field '{name}' must specify one accumulator")
+    operator, operand = next(iter(value.items()))
+    if not operator.startswith("$"):
+        raise Location(40234, f"The field '{name}' must be an accumulator object")
+    return parse_accumulator(operator, operand, context.expressions)
+
+
+class GroupNode(StageNode):
+    """Groups in a table by key; bounded in memory."""
+
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        """See `PlanNode.batches`."""
+        stage = self.of
+        assert isinstance(stage, Group)
+        key_of = stage.key.evaluate
+        begin = [accumulator.begin for accumulator in stage.accumulators.values()]
+        groups: dict[Any, tuple[Any, list[State]]] = {}
+        collation = stage.collation
+        variables = run.variables
+        checked = 0
+        for batch in self.inputs[0].batches(run):
+            for document in () if batch is None else batch.documents():
+                value = key_of(document, variables)
+                if value is MISSING:
+                    value = None
+                key = value if type(value) is str and collation is None else order_key(value, collation)
+                group = groups.get(key)
+                if group is None:
+                    group = groups[key] = (value, [make() for make in begin])
+                for state in group[1]:
+                    state.add(document, variables)
+            if len(groups) - checked > 4096:
+                checked = len(groups)
+                self._check_memory(groups, run)
+            yield None
+        self._check_memory(groups, run)
+        names = list(stage.accumulators)
+        rows: list[Document] = []
+        for value, states in groups.values():
+            row = {"_id": value}
+            for name, state in zip(names, states, strict=True):
+                row[name] = state.result()
+            rows.append(row)
+            if len(rows) >= run.batch_rows:
+                self.stats.advanced += len(rows)
+                yield RowBatch(documents=rows)
+                rows = []
+        self.stats.advanced += len(rows)
+        if rows:
+            yield RowBatch(documents=rows)
+        self.stats.eof = True
+
+    def _check_memory(self, groups: dict[Any, tuple[Any, list[State]]], run: Run) -> None:
+        """Refuse to grow beyond the bound of the stage."""
+        size = sum(200 + sum(state.size_bytes() for state in states) for _, states in groups.values())
+        if size > run.memory_bytes_max * (1 if not run.allow_disk_use else 20):
+            raise QueryExceededMemoryLimitNoDiskUseAllowed(
+                f"Exceeded memory limit for $group, but didn't allow external spilling; used {size} bytes"
+            )
+
+
+def parse_count(spec: Any, context: PipelineContext) -> Stage:
+    """`$count: name`, which is a `$group` and a `$project`."""
+    if not isinstance(spec, str):
+        raise Location(40156, "the count field must be a non-empty string")
+    if not spec:
+        raise Location(40157, "the count field must be a non-empty string")
+    if spec.startswith("$"):
+        raise Location(40158, "the count field cannot be a $-prefixed path")
+    if "\0" in spec:
+        raise Location(40159, "the count field cannot contain a null byte")
+    if "." in spec:
+        raise Location(40160, "the count field cannot contain '.'")
+    if spec == "_id":
+        raise Location(9039800, "the count field cannot be '_id'")
+    return Count(spec)
+
+
+class Count(Stage):
+    """`$count`."""
+
+    name = "$count"
+
+    def __init__(self, field: str) -> None:
+        self.field = field
+
+    def serialize(self) -> Document:
+        """See `Stage.serialize`."""
+        return {self.name: self.field}
+
+    def node(self, source: PlanNode) -> PlanNode:
+        """See `Stage.node`."""
+        return _CountNode(self, source)
+
+    def needs(self, wanted: Fields) -> Fields:
+        """See `Stage.needs`."""
+        return frozenset()
+
+
+class _CountNode(StageNode):
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        assert isinstance(self.of, Count)
+        total = 0
+        for batch in self.inputs[0].batches(run):
+            total += 0 if batch is None else len(batch)
+            yield None
+        if total:
+            self.stats.advanced = 1
+            yield RowBatch(documents=[{self.of.field: total}])
+
+
+class SortByCount(Stage):
+    """`$sortByCount`: groups by a value, the largest first."""
+
+    name = "$sortByCount"
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+
+    @classmethod
+    def parse(cls, spec: Any, context: PipelineContext) -> "SortByCount":
+        """Parse the operand."""
+        if isinstance(spec, dict):
+            if not next(iter(spec), "").startswith("$"):
+                raise Location(
+                    40147,
+                    f"the sortByCount field must be defined as a $-prefixed path or an expression inside an object: {spec}",
+                )
+        elif isinstance(spec, str):
+            if not spec.startswith("$"):
+                raise Location(
+                    40148,
+                    "the sortByCount field must be defined as a $-prefixed path or an expression inside an object",
+                )
+        else:
+            raise Location(40149, "the sortByCount field must be specified as a string or as an object")
+        return cls(Group.parse({"_id": spec, "count": {"$sum": 1}}, context))
+
+    def serialize(self) -> Document:
+        """See `Stage.serialize`."""
+        return {self.name: self.group.key.serialize()}
+
+    def node(self, source: PlanNode) -> PlanNode:
+        """See `Stage.node`."""
+        return _SortByCountNode(self, GroupNode(self.group, source))
+
+    def needs(self, wanted: Fields) -> Fields:
+        """See `Stage.needs`."""
+        return self.group.needs(wanted)
+
+
+class _SortByCountNode(StageNode):
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        rows: list[Document] = []
+        for batch in self.inputs[0].batches(run):
+            rows += [] if batch is None else batch.documents()
+            yield None
+        rows.sort(key=lambda row: int(row["count"]), reverse=True)
+        self.stats.advanced = len(rows)
+        if rows:
+            yield RowBatch(documents=rows)
+
+
+def parse_bucket(spec: Any, context: PipelineContext) -> Stage:
+    """`$bucket`, which is a `$group` by the boundary below the value, in the order of boundaries."""
+    if not isinstance(spec, dict):
+        raise Location(40201, f"Argument to $bucket stage must be an object, but found type: {type_name(spec)}.")
+    for name in spec:
+        if name not in ("groupBy", "boundaries", "default", "output"):
+            raise Location(40197, f"Unrecognized option to $bucket: {name}.")
+    if "groupBy" not in spec or "boundaries" not in spec:
+        raise Location(40198, "$bucket requires 'groupBy' and 'boundaries' to be specified.")
+    by = spec["groupBy"]
+    if not (isinstance(by, str) and by.startswith("$")) and not (
+        isinstance(by, dict) and next(iter(by), "").startswith("$")
+    ):
+        raise Location(
+            40202,
+            "The $bucket 'groupBy' field must be defined as a $-prefixed path or an expression object, but "
+            f"found: {by}.",
+        )
+    boundaries = _boundaries(spec["boundaries"], context)
+    default: Any = MISSING
+    if "default" in spec:
+        expression = context.expressions.parse(spec["default"])
+        if not isinstance(expression, Constant):
+            raise Location(40195, "The $bucket 'default' field must be a constant expression")
+        default = expression.value
+        if compare(default, boundaries[0]) >= 0 and compare(default, boundaries[-1]) < 0:
+            raise Location(
+                40199,
+                "The $bucket 'default' field must be less than the lowest boundary or greater than or equal to the highest boundary.",
+            )
+    output = spec.get("output", {"count": {"$sum": 1}})
+    if not isinstance(output, dict):
+        raise Location(40196, f"The $bucket 'output' field must be an object, but found type: {type_name(output)}.")
+    accumulators = {name: parse_field(name, value, context) for name, value in output.items()}
+    key = _BucketKey(context.expressions.parse(by), boundaries, default)
+    return Bucket(Group(key, accumulators, context.collation), spec)
+
+
+def _boundaries(given: Any, context: PipelineContext) -> list[Any]:
+    if not isinstance(given, list):
+        raise Location(40200, f"The $bucket 'boundaries' field must be an array, but found type: {type_name(given)}.")
+    values = []
+    for item in given:
+        expression = context.expressions.parse(item)
+        if not isinstance(expression, Constant):
+            raise Location(40191, "The $bucket 'boundaries' field must be an array of constant expressions")
+        values.append(expression.value)
+    if len(values) < 2:
+        raise Location(
+            40192, f"The $bucket 'boundaries' field must have at least 2 values, but found {len(values)} value(s)."
+        )
+    for low, high in pairwise(values):
+        if order_key(low)[0] != order_key(high)[0]:
+            raise Location(40193, "All values in the the 'boundaries' option to $bucket must have the same type")
+        if compare(low, high) >= 0:
+            raise Location(
+                40194, "The 'boundaries' option to $bucket must be sorted, but elements are not in ascending order"
+            )
+    return values
+
+
+class _BucketKey(Expression):
+    """The boundary below a value."""
+
+    def __init__(self, by: Expression, boundaries: list[Any], default: Any) -> None:
+        self._by = by
+        keys = [order_key(boundary) for boundary in boundaries]
+
+        def evaluate(document: Document, variables: Any) -> Any:
+            value = by.evaluate(document, variables)
+            key = order_key(value)
+            for position in range(len(keys) - 2, -1, -1):
+                if keys[position] <= key:
+                    if key < keys[position + 1]:
+                        return boundaries[position]
+                    break
+            if default is MISSING:
+                raise Location(
+                    40066, "$switch could not find a matching branch for an input, and no default was specified."
+                )
+            return default
+
+        self.evaluate = evaluate
+
+    def children(self) -> list[Expression]:
+        """See `Expression.children`."""
+        return [self._by]
+
+    def serialize(self) -> Any:
+        """See `Expression.serialize`."""
+        return self._by.serialize()
+
+
+class Bucket(Stage):
+    """`$bucket`."""
+
+    name = "$bucket"
+
+    def __init__(self, group: Group, spec: Document) -> None:
+        self.group = group
+        self.spec = spec
+
+    def serialize(self) -> Document:
+        """See `Stage.serialize`."""
+        return {self.name: self.spec}
+
+    def node(self, source: PlanNode) -> PlanNode:
+        """See `Stage.node`."""
+        return _BucketNode(self, GroupNode(self.group, source))
+
+    def needs(self, wanted: Fields) -> Fields:
+        """See `Stage.needs`."""
+        return self.group.needs(wanted)
+
+
+class _BucketNode(StageNode):
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        rows: list[Document] = []
+        for batch in self.inputs[0].batches(run):
+            rows += [] if batch is None else batch.documents()
+            yield None
+        rows.sort(key=lambda row: order_key(row["_id"]))
+        self.stats.advanced = len(rows)
+        if rows:
+            yield RowBatch(documents=rows)
+
+
+STAGES: Final[dict[str, StageParser]] = {
+    "$bucket": parse_bucket,
+    "$count": parse_count,
+    "$group": Group.parse,
+    "$sortByCount": SortByCount.parse,
+}
