@@ -6,7 +6,8 @@ from typing import Any, Final
 from bson import Decimal128
 
 from ...common.display import element_text, value_text
-from ...common.errors import BadValue, Location, NoQueryExecutionPlans, TypeMismatch
+from ...common.errors import BadValue, Location, NoQueryExecutionPlans
+from ...common.paths import path_values
 from ...common.values import Document
 from .base import MatchContext, MatchNode, PathNode, Predicate, ValueTest, Variables
 from .geometries import (
@@ -109,6 +110,11 @@ class GeoNear(PathNode):
             found = math.dist(geometry.pair, self.point.pair)
         return found if self.minimum <= found <= self.maximum else None
 
+    def distance_of(self, document: Document) -> float | None:
+        """The distance of the document's nearest geometry within reach."""
+        found = (self.distance(value) for value in path_values(document, self.parts))
+        return min((distance for distance in found if distance is not None), default=None)
+
     def value_test(self, variables: Variables | None = None) -> ValueTest:
         """See `MatchNode.value_test`."""
         return lambda value: self.distance(value) is not None
@@ -179,7 +185,7 @@ def _region(shape: str, argument: Any) -> Geometry | Cap | FlatShape:
     if not isinstance(argument, list):
         raise BadValue(f"{shape} must be an array or object")
     if shape == "$box":
-        if len(argument) != 2:
+        if len(argument) < 2:
             raise BadValue("$box needs two corners")
         return Box(flat_pair(argument[0]), flat_pair(argument[1]))
     if shape == "$polygon":
@@ -277,7 +283,7 @@ def _distance(name: str, value: Any, *, legacy: bool) -> float:
         message = f"{name} must be a number"
         if legacy:
             raise Location(16893 if minimum else 16895, message)
-        raise TypeMismatch(message)
+        raise BadValue(message)
     infinite = math.isinf(number) and (not legacy or number < 0)
     if not number >= 0 or infinite or (isinstance(value, Decimal128) and number > 1e308):
         message = f"{name} must be non-negative"

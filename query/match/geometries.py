@@ -77,9 +77,7 @@ class Geometry:
                 return True
             if any(polygon.meets_arcs(line) for polygon in other.polygons):
                 return True
-        return any(
-            candidate.meets_arcs(list(polygon.arcs())) for polygon in self.polygons for candidate in other.polygons
-        )
+        return any(polygon.overlaps(candidate) for polygon in self.polygons for candidate in other.polygons)
 
 
 def _same(a: Vector, b: Vector) -> bool:
@@ -321,7 +319,7 @@ class Circle:
 
 
 class FlatPolygon:
-    """A polygon of the plane, its sides included."""
+    """A polygon of the plane, with its corners, its level and upright sides, and of the others those to the right."""
 
     def __init__(self, corners: Sequence[Pair]) -> None:
         self._sides = list(pairwise([*corners, corners[0]]))
@@ -331,10 +329,17 @@ class FlatPolygon:
         x, y = point
         inside = False
         for (ax, ay), (bx, by) in self._sides:
-            turn = (bx - ax) * (y - ay) - (by - ay) * (x - ax)
-            if turn == 0 and min(ax, bx) <= x <= max(ax, bx) and min(ay, by) <= y <= max(ay, by):
+            if ay == by:
+                if y == ay and min(ax, bx) <= x <= max(ax, bx):
+                    return True
+                continue
+            if (x, y) in ((ax, ay), (bx, by)):
                 return True
-            if (ay > y) != (by > y) and (turn > 0) == (by > ay):
+            if not min(ay, by) < y <= max(ay, by):
+                continue
+            if ax == bx == x:
+                return True
+            if x <= (y - ay) * (bx - ax) / (by - ay) + ax:
                 inside = not inside
         return inside
 

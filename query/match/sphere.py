@@ -15,7 +15,12 @@ _TOUCH: Final = 1e-13
 
 def vector(longitude: float, latitude: float) -> Vector:
     """The point of the unit sphere at a longitude and latitude in degrees."""
+    # Where many names mean one place, they have to give one point.
+    if abs(latitude) == 90:
+        return (0.0, 0.0, math.copysign(1.0, latitude))
     lon, lat = math.radians(longitude), math.radians(latitude)
+    if abs(longitude) == 180:
+        return (-math.cos(lat), 0.0, math.sin(lat))
     return (math.cos(lat) * math.cos(lon), math.cos(lat) * math.sin(lon), math.sin(lat))
 
 
@@ -140,6 +145,27 @@ class Polygon:
         if not all(self.contains(end) for arc in arcs for end in arc):
             return False
         return not any(cross_properly(arc, side) for side in self.arcs() for arc in arcs)
+
+    def contains_inside(self, point: Vector) -> bool:
+        """Whether a point is inside and on no side."""
+        return not self.on_edge(point) and self.contains(point)
+
+    def overlaps(self, other: "Polygon") -> bool:
+        """Whether the two share more than points of their sides."""
+        if any(self.contains_inside(point) for point in other.witnesses()):
+            return True
+        if any(other.contains_inside(point) for point in self.witnesses()):
+            return True
+        sides = list(other.arcs())
+        return any(cross_properly(arc, side) for arc in self.arcs() for side in sides)
+
+    def witnesses(self) -> Iterator[Vector]:
+        """Points that tell where the polygon is: its corners, and its middle."""
+        yield from self.outer.vertices
+        total = [sum(axis) for axis in zip(*self.outer.vertices, strict=True)]
+        length = math.sqrt(sum(part * part for part in total))
+        if length > _TOUCH:
+            yield (total[0] / length, total[1] / length, total[2] / length)
 
     def meets_arcs(self, arcs: Sequence[Arc]) -> bool:
         """Whether any part of some arcs is inside."""
