@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from bson import Regex
+from bson import MaxKey, MinKey, Regex
 
 from ...catalog import documents
 from ...catalog.collections import Collection
@@ -176,8 +176,24 @@ def _usable(index: IndexSpec, predicates: Sequence[MatchNode], wanted: Wanted) -
     """Whether the index holds everything that the filter can match."""
     if index.hidden or index.building or index.kind != "btree":
         return False
+    if index.sparse and not any(_wants_field(predicate, index.paths) for predicate in predicates):
+        return False
     partial = index.partial_filter
     return partial is None or _implies(predicates, partial, index.collation)
+
+
+def _wants_field(predicate: MatchNode, paths: Sequence[str]) -> bool:
+    """Whether the predicate fails for documents without the field, and the field is one of these."""
+    match predicate:
+        case Exists():
+            return predicate.path in paths
+        case Comparison():
+            return predicate.path in paths and not (
+                predicate.value is None or isinstance(predicate.value, MinKey | MaxKey)
+            )
+        case In():
+            return predicate.path in paths and not any(value is None for value in predicate.values)
+    return False
 
 
 def _implies(predicates: Sequence[MatchNode], partial: Document, collation: Collation | None) -> bool:
@@ -262,7 +278,7 @@ def _count_entries(snapshot: Snapshot, candidate: Candidate) -> int:
 def _sort_by(index: IndexSpec, bounds: IndexBounds, wanted: Wanted) -> tuple[bool, bool]:
     """Whether the index gives the order that was asked for, and whether backwards."""
     pattern = wanted.sort
-    if pattern is None:
+    if pattern is None or index.state.long_keys:
         return False, False
     stored = index.collation
     if (None if stored is None else stored.to_document()) != _collation_document(wanted) or pattern.metadata:

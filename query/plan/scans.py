@@ -26,7 +26,7 @@ class Eof(PlanNode):
     def batches(self, run: Run) -> Iterator[Batch | None]:
         """See `PlanNode.batches`."""
         self.stats.eof = True
-        return iter(())
+        yield from ()
 
 
 class _Filtering(PlanNode):

@@ -18,7 +18,7 @@ from ...query.plan.shaping import CountRecords, CountRows
 from ..context import Context, Request, Services
 from .arguments import Fields
 from .base import Command
-from .pipelines import is_collectionless, plan_pipeline
+from .pipelines import is_collectionless, needs_no_collection, plan_pipeline
 from .reading import (
     Read,
     Source,
@@ -81,7 +81,7 @@ class AggregateRequest:
             self._check_collectionless()
         else:
             self.namespace = fields.take_namespace("aggregate")
-            if self.pipeline and is_collectionless(self.pipeline[0]):
+            if self.pipeline and needs_no_collection(self.pipeline[0]):
                 raise InvalidNamespace(f"{next(iter(self.pipeline[0]))} must be run with {{aggregate: 1}}")
             check_collection_uuid(fields, services.catalog, self.namespace)
         if self.explain and request.generic.write_concern is not None:
@@ -148,8 +148,6 @@ def plan_aggregate(context: Context, request: Request, asked: AggregateRequest) 
         allow_disk_use=asked.allow_disk_use,
         bypass_validation=asked.bypass_validation,
         collectionless=asked.collectionless,
-        context=context,
-        request=request,
     )
 
 

@@ -1,68 +1,51 @@
 """Pipelines onto collections, views and time-series collections: what the query planner takes, and the stages after it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import Any, Final
 
 from ...catalog.namespaces import Namespace
-from ...common.collation import Collation
+from ...common.errors import Location
 from ...common.values import Document
 from ...query.match.base import AlwaysTrue, MatchNode
 from ...query.match.logical import And
+from ...query.pipeline.base import PipelineContext
+from ...query.pipeline.parse import Pipeline, parse_pipeline
 from ...query.plan.nodes import PlanNode
 from ...query.plan.planner import Wanted
-from ...query.plan.shaping import Rows
-from ...query.sort import SortPattern, parse_sort
-from ..context import Context, Request, Services
+from ...query.plan.scans import Eof
+from ..context import Services
 from ..operations import Operation
-from .reading import Read, Source, collation_for, let_variables, parse_query, plan_collection, resolve
-
-if TYPE_CHECKING:
-    pass
+from .reading import Read, Source, collation_for, let_variables, plan_collection, resolve
 
 COLLECTIONLESS_STAGES: Final = frozenset(
-    {"$documents", "$currentOp", "$listLocalSessions", "$changeStream", "$queryStats", "$listSessions",
-     "$listMqlEntities", "$queue", "$listSampledQueries", "$querySettings", "$listCatalog", "$listClusterCatalog",
-     "$shardedDataDistribution"}
-)  # fmt: skip
+    {
+        "$changeStream",
+        "$currentOp",
+        "$documents",
+        "$listCatalog",
+        "$listClusterCatalog",
+        "$listLocalSessions",
+        "$listMqlEntities",
+        "$listSampledQueries",
+        "$listSessions",
+        "$queryStats",
+        "$querySettings",
+        "$shardedDataDistribution",
+    }
+)
+_EITHER: Final = frozenset({"$changeStream", "$listCatalog", "$listSessions"})
+_WRITERS: Final = ("$out", "$merge")
 
 
 def is_collectionless(stage: Document) -> bool:
-    """Whether a pipeline that begins with this stage reads no collection."""
-    return next(iter(stage), "") in COLLECTIONLESS_STAGES - {"$changeStream", "$listCatalog"} or (
-        next(iter(stage), "") == "$listCatalog"
-    )
+    """Whether a pipeline may begin with this stage where it names no collection."""
+    return next(iter(stage), "") in COLLECTIONLESS_STAGES
 
 
-class Absorbed:
-    """The leading stages that the query planner does itself."""
-
-    def __init__(self, pipeline: Sequence[Document], collation: Collation | None, variables: dict[str, Any]) -> None:
-        matchers: list[MatchNode] = []
-        self.sort: SortPattern | None = None
-        self.skip = 0
-        self.limit = 0
-        self.count = 0
-        """How many stages these were."""
-        while self.count < len(pipeline):
-            ((name, operand),) = pipeline[self.count].items()
-            if name == "$match" and self.sort is None and not self.skip and not self.limit:
-                matchers.append(parse_query(operand, collation, variables))
-            elif name == "$sort" and self.sort is None and not self.skip and not self.limit and _is_plain(operand):
-                self.sort = parse_sort(operand)
-            elif name == "$skip" and not self.skip and not self.limit:
-                self.skip = int(float(str(operand)))
-            elif name == "$limit" and not self.limit:
-                self.limit = int(float(str(operand)))
-            else:
-                break
-            self.count += 1
-        joined: MatchNode = AlwaysTrue() if not matchers else matchers[0] if len(matchers) == 1 else And(matchers)
-        self.matcher = joined.simplified()
-
-
-def _is_plain(sort: Document) -> bool:
-    """Whether a sort goes by fields alone."""
-    return bool(sort) and "$natural" not in sort and not any(isinstance(value, dict) for value in sort.values())
+def needs_no_collection(stage: Document) -> bool:
+    """Whether a pipeline that begins with this stage must not name a collection."""
+    return next(iter(stage), "") in COLLECTIONLESS_STAGES - _EITHER
 
 
 def plan_pipeline(
@@ -77,8 +60,6 @@ def plan_pipeline(
     allow_disk_use: bool = True,
     bypass_validation: bool = False,
     collectionless: bool = False,
-    context: Context | None = None,
-    request: Request | None = None,
 ) -> Read:
     """The plan of a pipeline.
 
@@ -88,36 +69,99 @@ def plan_pipeline(
     source = Source(namespace, None) if collectionless else resolve(services.catalog, namespace)
     comparing = collation_for(collation, source)
     variables = let_variables(services, let)
-    return PipelinePlanner(services, operation, comparing, variables, hint=hint, allow_disk_use=allow_disk_use).plan(
-        namespace, source, pipeline, collectionless=collectionless
-    )
+    planner = PipelinePlanner(services, operation, hint=hint)
+    context = PipelineContext(namespace=namespace, collation=comparing, variables=variables, sources=planner)
+    stages = list(pipeline)
+    writer = None
+    if stages and next(iter(stages[-1]), "") in _WRITERS and len(stages[-1]) == 1:
+        from .outputs import parse_output
+
+        writer = parse_output(services, namespace, stages.pop(), variables, bypass_validation=bypass_validation)
+    for stage in stages:
+        name = next(iter(stage), "")
+        if name in _WRITERS:
+            raise Location(40601, f"{name} can only be the final stage in the pipeline")
+    read = planner.read(source, stages, context)
+    read.allow_disk_use = allow_disk_use
+    read.collectionless = collectionless
+    read.writer = writer
+    return read
 
 
 class PipelinePlanner:
-    """Plans pipelines of one request, those within `$lookup` and the like included."""
+    """Plans the pipelines of one request, those within `$lookup` and the like included (`SourceProvider`)."""
 
-    def __init__(
-        self,
-        services: Services,
-        operation: Operation,
-        collation: Collation | None,
-        variables: dict[str, Any],
-        *,
-        hint: str | Document | None = None,
-        allow_disk_use: bool = True,
-    ) -> None:
+    def __init__(self, services: Services, operation: Operation, *, hint: str | Document | None = None) -> None:
         self._services = services
         self._operation = operation
-        self._collation = collation
-        self._variables = variables
         self._hint = hint
-        self._allow_disk_use = allow_disk_use
 
-    def plan(
-        self, namespace: Namespace, source: Source, pipeline: Sequence[Document], *, collectionless: bool = False
-    ) -> Read:
+    def plan(self, namespace: Namespace, pipeline: list[Document], context: PipelineContext) -> PlanNode:
+        """See `SourceProvider.plan`."""
+        inner = PipelinePlanner(self._services, self._operation)
+        source = resolve(self._services.catalog, namespace)
+        return inner.read(source, pipeline, replace(context, namespace=namespace)).root
+
+    def system(self, stage: str, spec: Any, context: PipelineContext) -> PlanNode:
+        """See `SourceProvider.system`."""
+        from .system_stages import system_rows
+
+        return system_rows(self._services, stage, spec, context)
+
+    def read(self, source: Source, stages: Sequence[Document], context: PipelineContext) -> Read:
         """The plan of a pipeline on what a name stands for."""
-        raise NotImplementedError
+        pipeline = parse_pipeline([*source.pipeline, *stages], context).optimized()
+        read = Read(
+            root=Eof(),
+            namespace=source.namespace,
+            source=source,
+            variables=context.variables,
+            collation=context.collation,
+        )
+        if pipeline.stages and pipeline.stages[0].is_source:
+            node: PlanNode = Eof()
+            rest = pipeline
+        elif source.is_timeseries:
+            node, rest = self._measurements(source, pipeline, context)
+        else:
+            node, rest = self._documents(source, pipeline, read)
+        made = rest.nodes(node)
+        read.stages = [(stage.serialize(), stage_node) for stage, stage_node in made]
+        read.root = made[-1][1] if made else node
+        return read
+
+    def _documents(self, source: Source, pipeline: Pipeline, read: Read) -> tuple[PlanNode, Pipeline]:
+        """What the planner makes of the first stages, and the stages that are left."""
+        leading, rest = pipeline.split_leading()
+        wanted = Wanted(
+            matcher=_all_of([match.matcher for match in leading.filters]),
+            sort=None if leading.sort is None else leading.sort.pattern,
+            skip=leading.skip,
+            limit=leading.limit or 0,
+            collation=read.collation,
+            hint=self._hint,
+        )
+        planned = plan_collection(self._services, source, wanted)
+        read.leaf = planned
+        read.matcher = wanted.matcher
+        return planned.root, rest
+
+    def _measurements(self, source: Source, pipeline: Pipeline, context: PipelineContext) -> tuple[PlanNode, Pipeline]:
+        """The measurements of a time-series collection as far as they are needed, and the stages that are left."""
+        from ...timeseries.view import plan_view
+
+        assert source.collection is not None
+        catalog = self._services.catalog
+        buckets = catalog.get(source.collection.namespace.buckets)
+        if buckets is None:
+            return Eof(), pipeline
+        with self._services.engine.snapshot() as snapshot:
+            made: tuple[PlanNode, Pipeline] = plan_view(
+                source.collection, buckets, pipeline, context, snapshot, hint=self._hint
+            )
+        return made
 
 
-_ = (Rows, Wanted, plan_collection, PlanNode)
+def _all_of(matchers: list[MatchNode]) -> MatchNode:
+    joined: MatchNode = AlwaysTrue() if not matchers else matchers[0] if len(matchers) == 1 else And(matchers)
+    return joined.simplified()

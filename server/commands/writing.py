@@ -15,7 +15,7 @@ from ...catalog.catalog import Catalog
 from ...catalog.collections import Collection
 from ...catalog.namespaces import Namespace, validate_collection_name
 from ...common.errors import (
-    BadValue,
+    BSONObjectTooLarge,
     CommandNotSupportedOnView,
     DocumentValidationFailure,
     DollarPrefixedFieldName,
@@ -114,7 +114,9 @@ def prepared(raw: bytes, fill_timestamp: Callable[[], Timestamp] | None) -> byte
         InvalidBSON: the bytes are no document.
     """
     if len(raw) > DOCUMENT_BYTES_MAX:
-        raise BadValue(f"object to insert too large. size in bytes: {len(raw)}, max size: {DOCUMENT_BYTES_MAX}")
+        raise BSONObjectTooLarge(
+            f"object to insert too large. size in bytes: {len(raw)}, max size: {DOCUMENT_BYTES_MAX}"
+        )
     document = decode(raw)
     identity = document.get("_id", _ABSENT)
     if isinstance(identity, ObjectId):
