@@ -5,9 +5,9 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -15,6 +15,9 @@ from ..common.config import SETTINGS, Config, ConfigError, config_from
 from ..common.limits import SERVER_VERSION
 from ..storage.errors import StorageError
 from .version import package_version
+
+if TYPE_CHECKING:
+    from .commands.base import Command
 
 _EXIT_BAD_OPTIONS: Final = 2
 _EXIT_CANNOT_START: Final = 48
@@ -29,7 +32,7 @@ async def serve(config: Config) -> None:
     Raises:
         ConfigError, StorageError, OSError: it cannot start.
     """
-    from .commands.table import COMMANDS
+    from .commands.handshake import FIRST_COMMANDS
     from .dispatch import Dispatcher
     from .listener import Listener
     from .services import open_services
@@ -39,7 +42,6 @@ async def serve(config: Config) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with open_services(config) as services:
-        services.commands = COMMANDS
         loop.set_exception_handler(
             lambda _, failure: services.logger.error(
                 "Uncaught failure",
@@ -49,18 +51,34 @@ async def serve(config: Config) -> None:
             )
         )
         services.request_shutdown = stop.set
-        listener = Listener(services, Dispatcher(COMMANDS))
+        dispatcher = Dispatcher(FIRST_COMMANDS)
+        listener = Listener(services, dispatcher)
         await listener.start()
         services.logger.info(
             "Waiting for connections", component="NETWORK", id=23016, ctx="listener", port=listener.port, ssl="off"
         )
         services.log_memory.starting = False
-        # What was loaded to get here stays; the collector need not look at it again.
+        # The commands, and the query language with them, are loaded while the first clients say hello.
+        services.commands = await asyncio.to_thread(_load_commands)
+        dispatcher.complete(services.commands)
+        # What was loaded stays; the collector need not look at it again.
         gc.freeze()
         await stop.wait()
         services.logger.info("Shutting down", component="CONTROL", id=23377, ctx="main")
         await listener.stop()
     services.logger.info("Shutdown complete", component="CONTROL", id=20565, ctx="main")
+
+
+def _load_commands() -> "Mapping[str, Command]":
+    from .commands.table import COMMANDS
+
+    return COMMANDS
+
+
+def _print_version(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"bucketd {package_version()} (speaks MongoDB {SERVER_VERSION})")
+        context.exit()
 
 
 def _with_options(command: "Callable[..., None]") -> "Callable[..., None]":
@@ -90,7 +108,14 @@ def _default_text(default: Any) -> str:
 @click.option("-f", "--config", "config_path", metavar="FILE", help="File of settings, in YAML with mongod's names.")
 @_with_options
 @click.option("-v", "more_verbose", count=True, help="Log more; the more v, the more.")
-@click.version_option(package_version(), message=f"bucketd %(version)s (speaks MongoDB {SERVER_VERSION})")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit.",
+)
 def main(config_path: str | None, more_verbose: int, **flags: Any) -> None:
     """Serve time-series collections, and ordinary ones, to clients of MongoDB."""
     try:

@@ -1,5 +1,6 @@
 """Request to command to reply: the one place where failures become replies."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -64,10 +65,21 @@ class Answer:
 
 
 class Dispatcher:
-    """Finds the command of a request, runs it, and turns whatever comes of it into a reply."""
+    """Finds the command of a request, runs it, and turns whatever comes of it into a reply.
 
-    def __init__(self, commands: Mapping[str, Command]) -> None:
+    It begins with the few commands of a first contact, so that the server can listen before all the others are loaded.
+    """
+
+    def __init__(self, first_commands: Mapping[str, Command]) -> None:
+        self._commands = first_commands
+        self._completed: asyncio.Future[None] | None = asyncio.get_running_loop().create_future()
+
+    def complete(self, commands: Mapping[str, Command]) -> None:
+        """All commands are there; requests for others than the first have waited for it."""
         self._commands = commands
+        if self._completed is not None:
+            self._completed.set_result(None)
+            self._completed = None
 
     async def answer(self, context: Context, message: Message, *, legacy_database: str | None = None) -> Answer:
         """The reply to a request. `legacy_database` is that of an OP_QUERY, whose body has no `$db`."""
@@ -85,7 +97,7 @@ class Dispatcher:
             database = legacy_database if legacy_database is not None else _database(body)
             _check_database_name(database)
             operation.database, operation.command = database, body
-            command = self._command(answer.name)
+            command = await self._command(answer.name)
             operation.kind = command.op
             operation.writes = command.writes
             reply = await self._run(context, command, _request(message, answer, database, body, operation), answer)
@@ -108,8 +120,11 @@ class Dispatcher:
         _account(context, command, operation)
         return answer
 
-    def _command(self, name: str) -> Command:
+    async def _command(self, name: str) -> Command:
         command = self._commands.get(name)
+        if command is None and self._completed is not None:
+            await asyncio.shield(self._completed)
+            command = self._commands.get(name)
         if command is None:
             raise CommandNotFound(f"no such command: '{name}'")
         return command

@@ -1,5 +1,6 @@
 """How a conversation begins: hello and its older names, ping, and who is who on this connection."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from bson import Binary, DatetimeMS, Int64, ObjectId
@@ -259,3 +260,13 @@ def _required_text(document: Document, path: str, name: str) -> None:
         raise ClientMetadataMissingField(f"Missing required field '{path}.{name}' in the client metadata document")
     if not isinstance(value, str):
         raise TypeMismatch(f"The '{path}.{name}' field must be a string in the client metadata document")
+
+
+_HELLO: Final = Hello()
+_PING: Final = Ping()
+
+FIRST_COMMANDS: Final[Mapping[str, Command]] = {
+    **dict.fromkeys((Hello.name, *Hello.aliases), _HELLO),
+    Ping.name: _PING,
+}
+"""What can be answered before the other commands are loaded."""
