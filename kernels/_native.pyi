@@ -103,3 +103,210 @@ def index_keys(
     collate: Callable[[str], bytes] | None = None,
 ) -> tuple[list[bytes], list[list[int]] | None]:
     """`IndexKeyMaker(paths, descending, sparse).keys(document, collate)`, for an index that is used once."""
+
+class BucketError(ValueError):
+    """A bucket document that cannot be unpacked; `args` are MongoDB's code and the message."""
+
+@final
+class Run:
+    """Measurements of one series out of a batch, in the order in which they came. Made by `partition`."""
+
+    @property
+    def meta(self) -> bytes | None:
+        """The normalised meta value: its BSON type byte and the bytes of the value; None where the field is missing."""
+
+    @property
+    def first_ms(self) -> int:
+        """Time of the first measurement."""
+
+    def __len__(self) -> int: ...
+    def time_ms(self, position: int) -> int:
+        """Time of the measurement at a position of the run, in milliseconds since 1970."""
+
+    def index(self, position: int) -> int:
+        """Where the measurement at a position of the run stood in the batch."""
+
+    def indices(self, start: int = 0, stop: int | None = None) -> list[int]:
+        """The same for several positions."""
+
+    def document(self, position: int) -> bytes:
+        """The raw measurement, with its `_id`."""
+
+@final
+class Partition:
+    """A batch taken apart by series."""
+
+    @property
+    def runs(self) -> list[Run]:
+        """A run for each series, in the order of their first measurements."""
+
+    @property
+    def errors(self) -> list[tuple[int, int, str]]:
+        """What is refused: position in the batch, MongoDB's code, and the message."""
+
+    @property
+    def count(self) -> int:
+        """How many documents the batch held."""
+
+def partition(documents: bytes | list[bytes], time_field: str, meta_field: str | None) -> Partition:
+    """Take a batch of measurements apart by series, without making a Python object of a document.
+
+    Args:
+        documents: raw documents back to back in one buffer, or one by one.
+        time_field: the field that must hold a date; the first of that name counts.
+        meta_field: the field that names the series; None where all measurements are one series.
+
+    A document without `_id` gets a new ObjectId in front. Meta values are normalised: the fields of every object in
+    them, also within arrays, sorted by name; they are equal where their bytes are.
+
+    Raises:
+        ValueError: the buffer is not a sequence of BSON documents (the content of a document that is cut wrong inside is
+            refused by itself, with code 22).
+
+    Lets other threads run.
+    """
+
+@final
+class BucketBuilder:
+    """A bucket that is being filled: columns, minima and maxima, and what decides whether it takes one more."""
+
+    def __new__(
+        cls, time_field: str, meta_field: str | None, meta: bytes | None, bucket_id: bytes, min_ms: int, version: int = 2
+    ) -> BucketBuilder:
+        """An empty bucket.
+
+        Args:
+            meta: as `Run.meta`.
+            bucket_id: the twelve bytes of its `_id`.
+            min_ms: its rounded start, which becomes `control.min.<time>`.
+            version: 2 (columns; 3 once a measurement comes late) or 1 (plain).
+        """
+
+    @staticmethod
+    def from_document(bucket: bytes, time_field: str, meta_field: str | None) -> BucketBuilder:
+        """Go on with a stored bucket of any version; one of version 1 is sorted and becomes 2.
+
+        Raises:
+            BucketError: it is not well formed.
+        """
+
+    def append_run(
+        self,
+        run: Run,
+        start: int,
+        *,
+        span_ms: int,
+        max_count: int,
+        effective_max: int,
+        absolute_max: int,
+        min_count: int,
+        large_threshold: int = 512,
+    ) -> tuple[int, str | None, bool]:
+        """Take measurements of the run from position `start` on, until one does not fit or the run ends.
+
+        Returns:
+            How many were taken; why the next was not (`time_forward`, `time_backward`, `count`, `size`, `schema`), None at
+            the end of the run; and whether the bucket was kept open beyond `effective_max` because it holds fewer than
+            `min_count` measurements. The rules are tried in that order; sizes are bytes. An empty bucket takes any
+            measurement within its span.
+        """
+
+    def document(self) -> bytes:
+        """The whole bucket as it is to be stored; what was taken since the last call is sorted by time and encoded now."""
+
+    @property
+    def count(self) -> int:
+        """Measurements in it, those not yet encoded included."""
+
+    @property
+    def uncommitted(self) -> int:
+        """Measurements that came after the last `document()`."""
+
+    @property
+    def min_ms(self) -> int:
+        """Its rounded start."""
+
+    @property
+    def max_ms(self) -> int:
+        """The latest time in it; its start while it is empty."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Its size for the closing rules."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what it takes in memory."""
+
+    @property
+    def version(self) -> int:
+        """Schema version that `document()` writes (or wrote)."""
+
+    @property
+    def bucket_id(self) -> bytes:
+        """The twelve bytes of its `_id`."""
+
+    @property
+    def meta(self) -> bytes | None:
+        """As `Run.meta`."""
+
+def unpack_rows(
+    bucket: bytes,
+    time_field: str,
+    meta_field: str | None,
+    include: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
+) -> list[bytes]:
+    """The measurements of a bucket of any version as raw documents: time, meta, then the columns in stored order.
+
+    Args:
+        include: only these top-level fields (by their names in the measurement).
+        exclude: all but these. At most one of the two.
+
+    Raises:
+        BucketError: with the codes of `$_internalUnpackBucket`.
+
+    Lets other threads run.
+    """
+
+def unpack_many(
+    buckets: Sequence[bytes],
+    time_field: str,
+    meta_field: str | None,
+    include: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
+) -> list[bytes]:
+    """`unpack_rows` of several buckets, one after the other."""
+
+def bucket_summary(bucket: bytes, time_field: str) -> tuple[int, int, bool, int, int]:
+    """Count, version, closed, and control.min and control.max of the time (milliseconds) of a bucket.
+
+    Raises:
+        BucketError: it has no well-formed control.
+    """
+
+def keep_rows(bucket: bytes, time_field: str, meta_field: str | None, keep: bytes) -> bytes | None:
+    """The bucket with only the rows whose byte in `keep` is not 0, rewritten with the same `_id` and `control.min` of time.
+
+    None where no row is left. Raises BucketError as `unpack_rows`.
+    """
+
+def validate_bucket(bucket: bytes, time_field: str, meta_field: str | None, span_ms: int, rounding_ms: int) -> list[str]:
+    """What is wrong with a stored bucket: control against data, order, counts, names, versions; empty where nothing is."""
+
+def column_decode(column: bytes, entries_max: int) -> list[bytes | None]:
+    """The entries of a BSONColumn, each a type byte and a value; None where one is missing.
+
+    Raises:
+        ValueError: it is not well formed, or has more entries.
+    """
+
+def column_encode(values: Sequence[bytes | None]) -> bytes:
+    """The BSONColumn of entries as `column_decode` gives them."""
+
+def validate_document(document: bytes, depth_max: int = 200) -> None:
+    """Check a raw document wholly: lengths, names, UTF-8, types, nesting.
+
+    Raises:
+        ValueError: what is wrong.
+    """
