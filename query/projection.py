@@ -16,7 +16,7 @@ from ..common.paths import Path, as_object, get_path
 from ..common.values import MISSING, Document, type_name
 from .expression.base import Expression
 from .expression.parse import ParseContext, parse_expression
-from .match.base import MatchNode, PositionFinder
+from .match.base import MatchNode, PositionFinder, holds
 from .match.elements import ElemMatchObject, ElemMatchValue, truthy
 from .match.evaluation import ExprMatch
 from .match.parse import parse_elements
@@ -277,8 +277,6 @@ class _Parser:
         operator = next(iter(value))
         if not operator.startswith("$"):
             for name, item in value.items():
-                if "." in name and not self._find:
-                    raise Location(40183, f"cannot use dotted field name '{name}' in a sub object")
                 self._field(path, name, item)
             return
         if len(value) > 1:
@@ -286,7 +284,7 @@ class _Parser:
         operand = value[operator]
         if operator == "$elemMatch" and self._find:
             self._elements(path, operand)
-        elif operator == "$slice" and self._find and self._is_find_slice(operand):
+        elif operator == "$slice" and self._find and path not in self._leaves and _is_find_slice(operand):
             self._slice(path, operand)
         elif operator == "$meta":
             self._meta(path, operand)
@@ -330,7 +328,7 @@ class _Parser:
             raise Location(31276, "Cannot specify more than one positional projection per query.")
         if self._element_match:
             raise Location(31256, "Cannot specify positional operator and $elemMatch in the same projection.")
-        if self._filter is not None and _holds(self._filter, ExprMatch):
+        if self._filter is not None and holds(self._filter, ExprMatch):
             raise QueryFeatureNotAllowed("Cannot use positional projection with $expr")
         self._mode(path, inclusion=True)
         self._leaf(path, _Leaf.KEPT)
@@ -347,15 +345,10 @@ class _Parser:
         if "$jsonSchema" in operand:
             raise QueryFeatureNotAllowed("$jsonSchema is not allowed in this context")
         node = parse_elements(operand, collator=self._collator, defined_variables=self._variables)
-        if _holds(node, JsonSchema):
+        if holds(node, JsonSchema):
             raise QueryFeatureNotAllowed("$jsonSchema is not allowed in this context")
         self._element_match = True
         self._leaf(path, _FirstElement(path, node))
-
-    def _is_find_slice(self, operand: Any) -> bool:
-        if isinstance(operand, list):
-            return len(operand) == 2 and all(is_number(item) for item in operand)
-        return is_number(operand)
 
     def _slice(self, path: Path, operand: Any) -> None:
         if isinstance(operand, list):
@@ -378,13 +371,15 @@ class _Parser:
         self._metas.append((path, operand))
 
 
+def _is_find_slice(operand: Any) -> bool:
+    if isinstance(operand, list):
+        return len(operand) == 2 and all(is_number(item) for item in operand)
+    return is_number(operand)
+
+
 def _int32(value: Any) -> int:
     number = truncated(value)
     return 0 if number is None else max(INT32_MIN, min(INT32_MAX, number))
-
-
-def _holds(node: MatchNode, kind: type[MatchNode]) -> bool:
-    return isinstance(node, kind) or any(_holds(child, kind) for child in node.children())
 
 
 def _sliced(value: Any, path: Path, skip: int | None, limit: int) -> Any:

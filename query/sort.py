@@ -5,6 +5,7 @@ keys of a compound order lie in one array, they are taken from one element toget
 """
 
 import heapq
+import random
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -128,21 +129,17 @@ class SortPattern:
         for part in self.parts:
             if part.meta is None:
                 start.append((document, part.parts))
-            elif metadata is None or part.meta not in metadata:
-                raise Location(40218, f"query requires {_META_TEXTS[part.meta]} metadata, but it is not available")
-            else:
+            elif metadata is not None and part.meta in metadata:
                 start.append((metadata[part.meta], ()))
+            elif part.meta in _REQUIRED_META:
+                raise Location(40218, f"query requires {_REQUIRED_META[part.meta]} metadata, but it is not available")
+            else:
+                start.append((random.random() if part.meta == "randVal" else MISSING, ()))
         return _expanded(start, [part.meta is not None for part in self.parts])
 
 
-_META_TEXTS: Final = {
-    "textScore": "text score",
-    "randVal": "rand val",
-    "geoNearDistance": "geo near distance",
-    "searchScore": "search score",
-    "vectorSearchScore": "vector search distance",
-    "score": "score",
-}
+_REQUIRED_META: Final = {"textScore": "text score", "geoNearDistance": "geo near distance"}
+"""What cannot be sorted by where it is missing, in the words of the complaint."""
 
 
 def _expanded(ways: list[tuple[Any, Path]], final: list[bool]) -> list[list[Any]]:
@@ -218,7 +215,7 @@ def parse_sort(spec: Any) -> SortPattern:
         if sign not in (1, -1):
             raise Location(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)")
         parts.append(SortPart(path, parse_field_path(path), ascending=sign == 1))
-    if len(parts) > KEYS_MAX:
+    if sum(part.meta is None for part in parts) > KEYS_MAX:
         raise Location(13103, "too many compound keys")
     return SortPattern(parts)
 
@@ -238,7 +235,7 @@ def _meta_kind(direction: Document) -> str:
     if len(direction) != 1:
         raise FailedToParse("Cannot have additional keys in a $meta sort specification")
     kind = direction["$meta"]
-    if not isinstance(kind, str) or kind not in _META_KINDS:
+    if type(kind) is not str or kind not in _META_KINDS:
         raise Location(31138, f"Illegal $meta sort: $meta: {value_text(kind)}")
     return kind
 

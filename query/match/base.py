@@ -179,6 +179,11 @@ class PathNode(MatchNode):
         return frozenset((self.path,))
 
 
+def holds(node: MatchNode, kind: type[MatchNode]) -> bool:
+    """Whether there is a node of a kind anywhere in a tree."""
+    return isinstance(node, kind) or any(holds(child, kind) for child in node.children())
+
+
 def on_path(parts: Sequence[str], test: ValueTest, *, expand: bool = True) -> Predicate:
     """A predicate on documents: whether the test holds for any value that the path leads to."""
     if len(parts) == 1:

@@ -4,10 +4,11 @@ import re
 from typing import Any, Final
 
 from ...common.display import value_text
-from ...common.errors import BadValue, FailedToParse, MongoError, TypeMismatch
+from ...common.errors import BadValue, FailedToParse, MongoError, QueryFeatureNotAllowed, TypeMismatch
 from ...common.ordering import Collator
 from ...common.values import Document, type_name
-from ..match.base import ValueTest, Variables
+from ..match.base import ValueTest, Variables, holds
+from ..match.evaluation import ExprMatch
 from ..match.parse import parse_filter
 
 _NAME: Final = re.compile(r"[a-z][a-zA-Z0-9]*\Z")
@@ -33,6 +34,8 @@ class ArrayFilters:
                 node = parse_filter(
                     document, collator=collator, defined_variables=defined_variables, allow_near=False, allow_text=False
                 )
+                if holds(node, ExprMatch):
+                    raise QueryFeatureNotAllowed("$expr is not allowed in this context")
                 name = _single_name(document)
             except MongoError as error:
                 raise error.with_context("Error parsing array filter") from error

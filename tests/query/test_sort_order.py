@@ -75,6 +75,7 @@ def test_metadata_sorts_downwards() -> None:
     pattern = parse_sort({"score": {"$meta": "textScore"}})
     assert pattern.metadata == {"textScore"}
     assert pattern.key({}, {"textScore": 2.0}) < pattern.key({}, {"textScore": 1.0})
+    assert parse_sort({"r": {"$meta": "randVal"}}).key({}) != parse_sort({"r": {"$meta": "randVal"}}).key({})
     with pytest.raises(MongoError) as caught:
         pattern.key({}, None)
     assert caught.value.number == 40218
