@@ -68,6 +68,8 @@ class Execution:
         """
         rows: list[bytes] = []
         size = 0
+        self._run.turn += 1
+        self._run.rows_wanted = self._run.batch_rows if rows_max is None else min(rows_max, self._run.batch_rows)
         try:
             while rows_max is None or len(rows) < rows_max:
                 if self._at >= len(self._left):

@@ -29,6 +29,10 @@ class Run:
     memory_bytes_max: int = 100 * 1024 * 1024
     spill_folder: str | None = None
     batch_rows: int = 512
+    rows_wanted: int = 512
+    """How many rows are asked for in this turn: a scan reads little more before it knows that they do not match."""
+    turn: int = 0
+    """Moves with every batch that a client asks for."""
     caught_up: bool = False
     """Set by a scan that waits at the end of its collection for more to come in."""
 

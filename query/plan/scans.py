@@ -18,6 +18,28 @@ from .bounds import IndexBounds
 from .nodes import PlanNode, Run
 
 
+class _Pace:
+    """How many rows a scan reads at a time: as many as are wanted, then more and more while nobody is content."""
+
+    def __init__(self, rows_hint: int | None) -> None:
+        self._hint = rows_hint
+        self._turn = -1
+        self._size = 0
+
+    def next(self, run: Run) -> int:
+        """Rows of the next piece."""
+        if run.turn != self._turn:
+            self._turn = run.turn
+            self._size = min(run.rows_wanted, run.batch_rows)
+            if self._hint is not None:
+                self._size = min(self._size, self._hint)
+                self._hint = None
+        else:
+            self._size = min(self._size * 2, run.batch_rows)
+        self._size = max(self._size, 1)
+        return self._size
+
+
 class Eof(PlanNode):
     """Nothing: the collection does not exist, or the filter cannot hold."""
 
@@ -87,8 +109,9 @@ class CollectionScan(_Filtering):
     def batches(self, run: Run) -> Iterator[Batch | None]:
         """See `PlanNode.batches`."""
         last: bytes | None = None
-        size = min(self.rows_hint or run.batch_rows, run.batch_rows)
+        pace = _Pace(self.rows_hint)
         while True:
+            size = pace.next(run)
             rows = list(
                 islice(
                     documents.scan(
@@ -115,10 +138,9 @@ class CollectionScan(_Filtering):
                 if not self.tailable:
                     self.stats.eof = True
                     return
-                self._check_position(run, last)
                 run.caught_up = True
                 yield None
-            size = run.batch_rows
+                self._check_position(run, last)
 
     def _check_position(self, run: Run, last: bytes | None) -> None:
         """A capped collection may have dropped the record behind which the next ones are to come."""
@@ -201,11 +223,12 @@ class IndexScan(PlanNode):
         """See `PlanNode.batches`."""
         seen: set[bytes] | None = set() if self.index.multikey else None
         self.index.state.accesses += 1
-        size = min(self.rows_hint or run.batch_rows, run.batch_rows)
+        pace = _Pace(self.rows_hint)
         for low, high in reversed(self.bounds.ranges) if self.reverse else self.bounds.ranges:
             self.stats.seeks += 1
             last: bytes | None = None
             while True:
+                size = pace.next(run)
                 entries = list(
                     islice(
                         documents.index_scan(run.snapshot, self.index, low, high, after_key=last, reverse=self.reverse),
@@ -221,7 +244,6 @@ class IndexScan(PlanNode):
                     yield batch if len(batch) else None
                 if len(entries) < size:
                     break
-                size = run.batch_rows
         self.stats.eof = True
 
     def describe(self) -> Document:

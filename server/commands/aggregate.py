@@ -1,13 +1,15 @@
 """`aggregate`, `count` and `distinct`: what is computed from documents."""
 
+import math
 from typing import Any, Final
 
-from bson import Int64
+from bson import Decimal128, Int64
 
 from ...catalog.collections import Collection
 from ...common.collation import Collation
 from ...common.errors import BadValue, FailedToParse, InvalidNamespace, Location, TypeMismatch
 from ...common.limits import DOCUMENT_BYTES_MAX
+from ...common.numbers import is_number
 from ...common.ordering import order_key
 from ...common.paths import path_values, split_path
 from ...common.values import MISSING, Document, decode, encode
@@ -16,7 +18,7 @@ from ...query.plan.nodes import PlanNode
 from ...query.plan.planner import Planned, Wanted
 from ...query.plan.shaping import CountRecords, CountRows
 from ..context import Context, Request, Services
-from .arguments import Fields
+from .arguments import Fields, whole_number
 from .base import Command
 from .pipelines import is_collectionless, needs_no_collection, plan_pipeline
 from .reading import (
@@ -164,15 +166,31 @@ class CountRequest:
         )  # fmt: skip
         self.namespace = fields.take_namespace()
         self.query = fields.take_document("query", default={})
-        limit = int(fields.take_whole_number("limit", default=0))
-        if limit == -(2**63):
-            raise BadValue("Limit value for count cannot be min long")
-        self.limit = abs(limit)
+        self.limit = _count_limit(fields.take_any("limit", default=0))
         self.skip = int(fields.take_whole_number("skip", default=0, low=0))
         self.hint = take_hint(fields)
         self.collation = take_collation(fields)
-        fields.take_document("fields", default=None)
+        fields.take_any("fields")
         check_collection_uuid(fields, services.catalog, self.namespace)
+
+
+def _count_limit(value: Any) -> int:
+    """The limit of a count; its sign does not matter.
+
+    Raises:
+        BadValue: no number, or the least int64.
+        FailedToParse: a number that is no int64.
+    """
+    if not is_number(value):
+        raise BadValue("limit value is not a valid number")
+    if isinstance(value, float | Decimal128):
+        number = float(str(value))
+        if not math.isfinite(number) or not -(2.0**63) <= number < 2.0**63:
+            raise FailedToParse(f"Cannot represent as a 64-bit integer: limit: {value}")
+    limit = whole_number(value)
+    if limit == -(2**63):
+        raise BadValue("Limit value for count cannot be min long")
+    return abs(limit)
 
 
 class CountCommand(Command):
@@ -263,7 +281,7 @@ class Distinct(Command):
     op = "query"
 
     async def run(self, context: Context, request: Request) -> Document:
-        """Answer the values, each once, in the order in which they were met."""
+        """Answer the values, each once, in order."""
         services = context.services
         asked = DistinctRequest(services, request)
         read = plan_distinct(context, request, asked)
@@ -276,7 +294,7 @@ class Distinct(Command):
         finally:
             execution.close()
         note_use(services, read, request)
-        return {"values": values.found}
+        return {"values": values.in_order()}
 
 
 class DistinctValues:
@@ -285,9 +303,8 @@ class DistinctValues:
     def __init__(self, key: str, collator: Collation | None) -> None:
         self._parts = split_path(key)
         self._collator = collator
-        self._seen: set[Any] = set()
+        self._found: dict[Any, Any] = {}
         self._bytes = 0
-        self.found: list[Any] = []
 
     def add(self, document: Document) -> None:
         """Note the values of one document.
@@ -300,12 +317,16 @@ class DistinctValues:
                 continue
             for item in value if isinstance(value, list) else (value,):
                 key = order_key(item, self._collator)
-                if key not in self._seen:
-                    self._seen.add(key)
-                    self.found.append(item)
+                if key not in self._found:
+                    self._found[key] = item
                     self._bytes += len(encode({"": item})) + 4
                     if self._bytes > DOCUMENT_BYTES_MAX:
                         raise Location(17217, "distinct too big, 16mb cap")
+
+
+    def in_order(self) -> list[Any]:
+        """The values, sorted."""
+        return [self._found[key] for key in sorted(self._found)]
 
 
 def plan_distinct(context: Context, request: Request, asked: DistinctRequest) -> Read:

@@ -34,13 +34,13 @@ class GetMore(Command):
         cursor_id = fields.take_long("getMore")
         collection = fields.take_string("collection")
         size = fields.take_whole_number("batchSize", default=None, low=0)
-        fields.take_any("term")
+        fields.take_long("term", default=None)
         namespace = _namespace(request.database, collection)
         request.operation.namespace = namespace
         request.operation.cursor_id = cursor_id
         cursor = services.cursors.take(cursor_id, namespace, lsid=request.generic.lsid)
         try:
-            if request.generic.max_time_ms and not cursor.await_data:
+            if request.body.get("maxTimeMS") is not None and not cursor.await_data:
                 raise BadValue("cannot set maxTimeMS on getMore command for a non-awaitData cursor")
         except MongoError:
             services.cursors.release(cursor)
@@ -55,7 +55,7 @@ class GetMore(Command):
         left = cursor.extra.get("left")
         if left is not None:
             left = cursor.extra["left"] = left - len(rows)
-        if cursor.execution.exhausted or left == 0:
+        if cursor.execution.exhausted or (left == 0 and not cursor.tailable):
             services.cursors.close(cursor)
             cursor_id = 0
         else:

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ...common.collation import Collation
-from ...common.errors import BadValue, FailedToParse, InvalidPipelineOperator, Location
+from ...common.errors import BadValue, FailedToParse, InvalidPipelineOperator
 from ...common.values import Document
 from ...query.plan.planner import Wanted
 from ...query.projection import parse_projection
@@ -36,6 +36,14 @@ FIND_FIELDS: Final = frozenset(
 )  # fmt: skip
 
 
+def take_filter(fields: Fields, name: str) -> Document:
+    """The filter of a request; none matches everything, null is refused."""
+    filter = fields.take_any(name, default={})
+    if not isinstance(filter, dict):
+        raise fields.wrong_type(name, filter, "type 'object'")
+    return filter
+
+
 class FindRequest:
     """The fields of a find, read and checked."""
 
@@ -43,7 +51,7 @@ class FindRequest:
         fields = Fields(request, "find", known=FIND_FIELDS)
         self.namespace = fields.take_namespace()
         check_collection_uuid(fields, services.catalog, self.namespace)
-        self.filter = fields.take_document("filter", default={})
+        self.filter = take_filter(fields, "filter")
         self.sort_spec = fields.take_document("sort", default={})
         self.projection_spec = fields.take_document("projection", default={})
         self.hint = take_hint(fields)
@@ -68,7 +76,7 @@ class FindRequest:
         if self.await_data and not self.tailable:
             raise FailedToParse("Cannot set 'awaitData' without also setting 'tailable'")
         if self.tailable and self.single_batch:
-            raise FailedToParse("Cannot use tailable option with the 'singleBatch' option")
+            raise BadValue("Cannot use tailable option with the 'singleBatch' option")
 
     @property
     def natural(self) -> int:
@@ -96,16 +104,11 @@ def find_sort(spec: Document) -> SortPattern | None:
     """The order that find asks for; None for the order of storage.
 
     Raises:
-        BadValue: what find calls a bad sort (aggregations have codes of their own).
+        Location: a bad sort.
     """
     if not spec or "$natural" in spec:
         return None
-    try:
-        return parse_sort(spec)
-    except Location as error:
-        if error.number in (15973, 15974, 15975):
-            raise BadValue(error.message) from error
-        raise
+    return parse_sort(spec)
 
 
 class Find(Command):

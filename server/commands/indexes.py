@@ -1,6 +1,6 @@
 """`createIndexes`, `listIndexes`, `dropIndexes`: the indexes of a collection."""
 
-from typing import Any, Final
+from typing import Any
 
 from ...catalog.catalog import Catalog
 from ...catalog.collections import Collection
@@ -10,12 +10,9 @@ from ...common.display import value_text
 from ...common.errors import (
     AmbiguousIndexKeyPattern,
     BadValue,
-    CannotCreateIndex,
     CommandNotSupportedOnView,
     IllegalOperation,
-    IndexAlreadyExists,
     IndexNotFound,
-    IndexOptionsConflict,
     InvalidOptions,
     NamespaceNotFound,
     TypeMismatch,
@@ -31,11 +28,6 @@ from .base import Command
 from .reading import check_collection_uuid, take_batch_size
 from .timeseries_writes import index_for_buckets, index_for_view
 from .writing import ensure_collection
-
-_PARTIAL_OPERATORS: Final = frozenset(
-    {"$eq", "$exists", "$gt", "$gte", "$lt", "$lte", "$type", "$and", "$or", "$in", "$alwaysTrue", "$alwaysFalse"}
-    | {"$geoWithin", "$geoIntersects", "$regex", "$options"}
-)
 
 
 class CreateIndexes(Command):
@@ -73,7 +65,6 @@ class CreateIndexes(Command):
             raise CommandNotSupportedOnView(f"Cannot create indexes on a view: {namespace}")
         timeseries = existing if existing is not None and existing.kind == "timeseries" else None
         specs = [_spec(row, existing, ignore_unknown=ignore_unknown) for row in rows]
-        _check_twins(specs)
         if timeseries is not None:
             specs = [index_for_buckets(timeseries, spec) for spec in specs]
             namespace = namespace.buckets
@@ -87,7 +78,7 @@ class CreateIndexes(Command):
         reply: Document = {"numIndexesBefore": before, "numIndexesAfter": after}
         if timeseries is None:
             reply["createdCollectionAutomatically"] = created
-        if before == after and not created:
+        if before == after:
             reply["note"] = "all indexes already exist"
         return reply
 
@@ -96,7 +87,6 @@ def _spec(row: Document, collection: Collection | None, *, ignore_unknown: bool)
     default = None if collection is None else collection.options.get("collation")
     spec = IndexSpec.parse(row, default_collation=default, ignore_unknown=ignore_unknown)
     if spec.partial_filter is not None:
-        check_partial_filter(spec.partial_filter)
         parse_filter(spec.partial_filter, collator=spec.collation)
     if spec.is_id and collection is not None and "collation" in row:
         wanted = None if spec.collation is None else spec.collation.to_document()
@@ -122,37 +112,6 @@ def _is_clustering_key(collection: Collection | None, spec: IndexSpec) -> bool:
     return collection is not None and collection.clustered and is_id_key(spec.key)
 
 
-def check_partial_filter(filter: Document) -> None:
-    """Refuse what the filter of a partial index cannot say.
-
-    Raises:
-        CannotCreateIndex: an operator that is not allowed.
-    """
-    for name, value in filter.items():
-        if name.startswith("$"):
-            if name not in _PARTIAL_OPERATORS:
-                raise CannotCreateIndex(f"Expression not supported in partial index: {name}")
-            if name in ("$and", "$or") and isinstance(value, list):
-                for clause in value:
-                    if isinstance(clause, dict):
-                        check_partial_filter(clause)
-        elif isinstance(value, dict) and any(key.startswith("$") for key in value):
-            for operator, operand in value.items():
-                allowed = operator in _PARTIAL_OPERATORS and operator not in ("$and", "$or")
-                if not allowed or (operator == "$exists" and not operand):
-                    raise CannotCreateIndex(f"Expression not supported in partial index: {name} {operator}")
-
-
-def _check_twins(specs: list[IndexSpec]) -> None:
-    """Refuse the same index twice in one request."""
-    for position, spec in enumerate(specs):
-        for other in specs[:position]:
-            if spec.name == other.name and equal(spec.document, other.document):
-                raise IndexAlreadyExists(f"Identical index already exists: {spec.name}")
-            if spec.same_key(other) and spec.same_options(other) and not spec.is_id:
-                raise IndexOptionsConflict(f"Index already exists with a different name: {other.name}")
-
-
 class ListIndexes(Command):
     """`listIndexes`."""
 
@@ -169,10 +128,13 @@ class ListIndexes(Command):
         )  # fmt: skip
         namespace = fields.take_namespace()
         batch_size = take_batch_size(fields, fields.take_any("cursor"))
-        fields.take_bool("includeBuildUUIDs", default=False)
-        fields.take_bool("includeIndexBuildInfo", default=False)
+        build_uuids = fields.take_bool("includeBuildUUIDs", default=False)
+        build_info = fields.take_bool("includeIndexBuildInfo", default=False)
+        if build_uuids and build_info:
+            raise InvalidOptions("Cannot use both includeBuildUUIDs and includeIndexBuildInfo")
         check_collection_uuid(fields, services.catalog, namespace)
-        rows = [encode(row) for row in listed_indexes(services.catalog, namespace)]
+        listed = listed_indexes(services.catalog, namespace)
+        rows = [encode({"spec": row} if build_info else row) for row in listed]
         return await rows_reply(context, request, rows, str(namespace), batch_size)
 
 
@@ -233,9 +195,9 @@ class DropIndexes(Command):
         fields = Fields(request, "dropIndexes", known=("index", "collectionUUID", "isTimeseriesNamespace"))
         namespace = fields.take_namespace(request.name)
         wanted = fields.take_any("index")
-        if wanted is None:
+        if type(wanted) not in (str, dict, list) and "index" not in request.body:
             raise fields.missing("index")
-        if not isinstance(wanted, str | dict | list):
+        if type(wanted) not in (str, dict, list) or not isinstance(wanted, str | dict | list):
             raise fields.wrong_type("index", wanted, "types '[string, object, array]'")
         check_collection_uuid(fields, catalog, namespace)
         collection = catalog.get(namespace)
@@ -250,7 +212,7 @@ class DropIndexes(Command):
             if buckets is None:
                 raise NamespaceNotFound(f"ns not found {namespace}")
             collection = buckets
-        before = len(collection.indexes) + collection.clustered * (timeseries is None)
+        before = len(collection.indexes)
         names = _names_to_drop(collection, wanted, timeseries)
         if names:
             await catalog.drop_indexes(collection.namespace, names)
@@ -265,18 +227,20 @@ def _names_to_drop(collection: Collection, wanted: Any, timeseries: Collection |
         return [index.name for index in collection.indexes if not index.is_id]
     if isinstance(wanted, dict):
         return [_by_key(collection, wanted, timeseries).name]
+    if wanted == ["*"]:
+        wanted = [index.name for index in collection.indexes if not index.is_id]
     names = wanted if isinstance(wanted, list) else [wanted]
     for name in names:
         if not isinstance(name, str):
             raise TypeMismatch(f"dropIndexes index name array may only contain strings, but found {type_name(name)}")
-    for name in names:
-        index = collection.index(name)
+    for position, name in enumerate(names):
+        index = collection.index(name) if name not in names[:position] else None
         if index is None:
             if collection.clustered and timeseries is None and name == _clustered_name(collection):
                 raise IllegalOperation("Cannot drop the clustered index")
             raise IndexNotFound(f"index not found with name [{name}]")
         _refuse_id(index)
-    return list(dict.fromkeys(names))
+    return names
 
 
 def _clustered_name(collection: Collection) -> str:
@@ -307,11 +271,3 @@ def _by_key(collection: Collection, key: Document, timeseries: Collection | None
 def _refuse_id(index: IndexSpec) -> None:
     if index.is_id:
         raise InvalidOptions("cannot drop _id index")
-
-
-def partial_compiler(filter: Document, collation: Any) -> Any:
-    """A function that tells whether a raw document belongs into a partial index."""
-    from ...common.values import decode
-
-    matches = parse_filter(filter, collator=collation).compile({})
-    return lambda raw: matches(decode(raw))

@@ -11,7 +11,9 @@ from ...catalog.collections import Collection
 from ...catalog.namespaces import Namespace
 from ...common.collation import Collation
 from ...common.errors import (
+    BadValue,
     CollectionUUIDMismatch,
+    FailedToParse,
     Location,
     OptionNotSupportedOnView,
     QueryPlanKilled,
@@ -19,6 +21,7 @@ from ...common.errors import (
     ViewDepthLimitExceeded,
 )
 from ...common.limits import FIRST_BATCH_DOCUMENTS
+from ...common.numbers import is_number
 from ...common.values import MISSING, Document, type_name
 from ...protocol.replies import cursor_reply
 from ...query.execute import Execution
@@ -132,12 +135,26 @@ def _document_of(collation: Collation | None) -> Document | None:
 
 def take_hint(fields: Fields) -> str | Document | None:
     """The index that the request wants read, by name or by key."""
-    hint = fields.take_any("hint")
-    if hint is None or isinstance(hint, str):
-        return hint
+    hint = fields.take_any("hint", default={})
     if isinstance(hint, dict):
-        return hint or None
-    raise fields.wrong_type("hint", hint, "types '[string, object]'")
+        return check_natural(hint) or None
+    if type(hint) is not str:
+        raise FailedToParse("Hint must be a string or an object")
+    return hint
+
+
+def check_natural(hint: Document) -> Document:
+    """A hint by key, having checked the direction of `$natural`.
+
+    Raises:
+        BadValue: it is neither 1 nor -1.
+    """
+    if "$natural" in hint:
+        direction = hint["$natural"]
+        number = float(str(direction)) if is_number(direction) else 0.0
+        if number not in (1.0, -1.0) or len(hint) > 1:
+            raise BadValue("$natural hint may only accept 1 or -1")
+    return hint
 
 
 def system_variables(services: Services) -> dict[str, Any]:
@@ -168,8 +185,6 @@ def let_variables(services: Services, let: Document | None) -> dict[str, Any]:
 
 def check_variable_name(name: str) -> None:
     """Refuse what a user may not call a variable."""
-    from ...common.errors import FailedToParse
-
     if not name:
         raise FailedToParse("empty variable names are not allowed")
     if name != "CURRENT" and not (name[0].islower() or ord(name[0]) >= 128):
@@ -272,7 +287,7 @@ async def first_reply(
         rows_max = min(rows_max, limit)
     rows = await execution.next_batch(rows_max, watch=request.operation) if rows_max else []
     services.counters.documents_returned += len(rows)
-    done = execution.exhausted or single_batch or (limit and len(rows) >= limit)
+    done = execution.exhausted or single_batch or (limit and len(rows) >= limit and not read.tailable)
     if not rows_max and not limit and _has_nothing(services, read):
         done = True
     if read.tailable and rows_max and not rows and _has_nothing(services, read):
