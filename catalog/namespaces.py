@@ -62,11 +62,11 @@ def validate_collection_name(namespace: Namespace) -> None:
     """Refuse a name that no new collection can have.
 
     Raises:
-        InvalidNamespace: empty, too long, with `$` or NUL, or with a leading or trailing dot.
+        InvalidNamespace: empty, too long, with `$` or NUL, or with a leading dot.
     """
     validate_database_name(namespace.database)
     name = namespace.collection
-    if not name or name.startswith(".") or name.endswith(".") or "\0" in name:
+    if not name or name.startswith(".") or "\0" in name:
         raise InvalidNamespace(f"Invalid namespace specified '{namespace}'")
     if "$" in name and not (namespace.database == "local" and name.startswith("oplog.$")):
         raise InvalidNamespace(f"Invalid collection name: {name}")

@@ -16,6 +16,7 @@ from .administration import (
 from .aggregate import Aggregate, CountCommand, Distinct
 from .authentication import Authenticate, Logout, SaslContinue, SaslStart
 from .base import Command
+from .collections import Create, Drop, ListCollections, RenameCollection
 from .cursors import GetMore, KillCursors
 from .databases import DataSize, DbStats, DropDatabase, ListDatabases
 from .delete import Delete
@@ -104,6 +105,7 @@ COMMANDS: Final = table_of(
     CommitTransaction(),
     ConnPoolStats(),
     ConnectionStatus(),
+    Create(),
     CreateUser(),
     CurrentOp(),
     DataSize(),
@@ -111,6 +113,7 @@ COMMANDS: Final = table_of(
     DropAllUsersFromDatabase(),
     DropConnections(),
     DropDatabase(),
+    Drop(),
     DropUser(),
     EndSessions(),
     Features(),
@@ -130,6 +133,7 @@ COMMANDS: Final = table_of(
     KillAllSessionsByPattern(),
     KillOp(),
     KillSessions(),
+    ListCollections(),
     ListCommands(),
     ListDatabases(),
     LockInfo(),
@@ -141,6 +145,7 @@ COMMANDS: Final = table_of(
     ReapLogicalSessionCacheNow(),
     RefreshLogicalSessionCacheNow(),
     RefreshSessions(),
+    RenameCollection(),
     RevokeRolesFromUser(),
     RotateCertificates(),
     SaslContinue(),
