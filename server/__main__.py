@@ -66,7 +66,6 @@ async def serve(config: Config) -> None:
         await stop.wait()
         services.logger.info("Shutting down", component="CONTROL", id=23377, ctx="main")
         await listener.stop()
-    services.logger.info("Shutdown complete", component="CONTROL", id=20565, ctx="main")
 
 
 def _load_commands() -> "Mapping[str, Command]":

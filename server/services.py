@@ -48,6 +48,7 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
         log_file = LogFile(config.logpath, append=config.logappend)
         stack.callback(log_file.close)
         logger = open_logger(log_file.write, clock, memory, verbosity=parameters["logLevel"])
+        stack.callback(logger.info, "Shutdown complete", component="CONTROL", id=20565)
         cursors = CursorRegistry(clock, lambda: int(parameters["cursorTimeoutMillis"]))
         stack.callback(cursors.close_all)
         operations = OperationRegistry(clock)
