@@ -37,6 +37,8 @@ class LogMemory:
         self.lines_written = 0
         self.startup_warnings: list[str] = []
         self.starting = True
+        self.verbosity = 0
+        """0 keeps lines of the level `debug` away; it may change at any time."""
 
     def keep(self, line: str, severity: str) -> None:
         """Remember a line."""
@@ -58,6 +60,8 @@ class Shape:
 
     def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> str:
         """Render, and keep, one event."""
+        if method == "debug" and self._memory.verbosity == 0:
+            raise structlog.DropEvent
         moment = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
         severity = _SEVERITIES.get(method, "I")
         line: dict[str, Any] = {
@@ -83,14 +87,12 @@ class Lines:
         self.debug = self.info = self.warning = self.error = self.exception = self.critical = write
 
 
-def open_logger(
-    write: Callable[[str], None], clock: Clock, memory: LogMemory, *, verbosity: int = 0
-) -> FilteringBoundLogger:
+def open_logger(write: Callable[[str], None], clock: Clock, memory: LogMemory) -> FilteringBoundLogger:
     """A logger that gives each line to `write`, newline not included."""
     logger: FilteringBoundLogger = structlog.wrap_logger(
         Lines(write),
         processors=[Shape(clock, memory)],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if verbosity else logging.INFO),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         cache_logger_on_first_use=True,
     )
     return logger

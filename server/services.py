@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -47,7 +48,9 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
         memory = LogMemory()
         log_file = LogFile(config.logpath, append=config.logappend)
         stack.callback(log_file.close)
-        logger = open_logger(log_file.write, clock, memory, verbosity=parameters["logLevel"])
+        memory.verbosity = parameters["logLevel"]
+        parameters.on_change("logLevel", partial(setattr, memory, "verbosity"))
+        logger = open_logger(log_file.write, clock, memory)
         stack.callback(logger.info, "Shutdown complete", component="CONTROL", id=20565)
         cursors = CursorRegistry(clock, lambda: int(parameters["cursorTimeoutMillis"]))
         stack.callback(cursors.close_all)

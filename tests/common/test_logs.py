@@ -36,8 +36,11 @@ def test_a_failure_is_told_whole(clock: TestClock) -> None:
 
 def test_verbosity_decides_on_debug_lines(clock: TestClock) -> None:
     lines: list[str] = []
-    open_logger(lines.append, clock, LogMemory()).debug("hidden")
-    open_logger(lines.append, clock, LogMemory(), verbosity=1).debug("shown")
+    memory = LogMemory()
+    logger = open_logger(lines.append, clock, memory)
+    logger.debug("hidden")
+    memory.verbosity = 1
+    logger.debug("shown")
     assert [json.loads(line)["msg"] for line in lines] == ["shown"]
 
 
