@@ -42,6 +42,9 @@ _API_MANUAL: Final = "https://dochub.mongodb.org/core/manual-versioned-api"
 _NOT_HELD_BACK: Final = frozenset({"abortTransaction", "commitTransaction", "endSessions"})
 """Commands that take a writeConcern and change no data: the lock of fsync does not stop them."""
 
+_SILENT_WITHOUT_CONCERN: Final = frozenset({"insert", "update", "delete", "bulkWrite"})
+"""With `w: 0` they answer that they ran, and not what came of it."""
+
 _TOP_KINDS: Final = {
     "query": "queries",
     "getmore": "getmore",
@@ -153,6 +156,9 @@ class Dispatcher:
             await services.write_gate.pass_through(request.operation)
         reply = await command.run(context, request)
         answer.more_to_come = request.more_to_come and request.exhaust_allowed
+        concern = generic.write_concern
+        if concern is not None and not concern.acknowledged and command.name in _SILENT_WITHOUT_CONCERN:
+            return {}
         return reply
 
     def _failure(self, context: Context, answer: Answer, error: MongoError) -> bytes:

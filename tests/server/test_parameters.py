@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 from bson import Decimal128, Int64
 
+from bucketd.common.config import SETTINGS
 from bucketd.common.errors import MongoError
 from bucketd.server.parameters import PARAMETERS, Parameters
+from support.server_process import ROOT
 
 
 def test_the_table_is_in_order() -> None:
@@ -119,3 +121,8 @@ def test_verbosity_of_components() -> None:
     assert shown["verbosity"] == parameters["logLevel"] == 1
     assert shown["network"] == shown["network"] | {"verbosity": -1, "asio": {"verbosity": 3}}
     assert shown["command"] == {"verbosity": 2}
+
+
+@pytest.mark.parametrize("name", [*(f"--{row.metadata['flag']}" for row in SETTINGS.values()), *PARAMETERS])
+def test_every_setting_and_parameter_is_in_the_manual(name: str) -> None:
+    assert f"`{name}`" in (ROOT / "docs" / "configuration.md").read_text()
