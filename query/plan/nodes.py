@@ -6,8 +6,10 @@ remembers its last key and goes on from there (that is also how a cursor sleeps 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import wraps
+from time import perf_counter_ns
 from typing import Any
 
 from ...common.values import Document
@@ -56,6 +58,11 @@ class PlanNode(ABC):
 
     stage: str
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "batches" in cls.__dict__:
+            setattr(cls, "batches", _timed(cls.__dict__["batches"]))  # noqa: B010 (a plain assignment is refused)
+
     def __init__(self, *inputs: "PlanNode") -> None:
         self.inputs: tuple[PlanNode, ...] = inputs
         self.stats = NodeStats()
@@ -71,3 +78,32 @@ class PlanNode(ABC):
     def describe_stats(self) -> Document:
         """The fields of this node in `executionStages` beyond the common ones."""
         return {}
+
+
+BatchSource = Callable[[PlanNode, Run], Iterator[Batch | None]]
+
+
+def _timed(batches: BatchSource) -> BatchSource:
+    """The same, adding up the time that the node and its inputs take."""
+
+    @wraps(batches)
+    def timed(node: PlanNode, run: Run) -> Iterator[Batch | None]:
+        stats = node.stats
+        rows = iter(batches(node, run))
+        try:
+            while True:
+                started = perf_counter_ns()
+                try:
+                    batch = next(rows)
+                except StopIteration:
+                    stats.eof = True
+                    return
+                finally:
+                    stats.time_ns += perf_counter_ns() - started
+                yield batch
+        finally:
+            close = getattr(rows, "close", None)
+            if close is not None:
+                close()
+
+    return timed

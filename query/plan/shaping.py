@@ -1,5 +1,6 @@
 """The nodes that shape what was read: sort, skip, limit, project, count."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
@@ -261,3 +262,18 @@ class CountRecords(PlanNode):
         """See `PlanNode.batches`."""
         self.stats.eof = True
         yield RowBatch(documents=[{"n": read_stats(run.snapshot, self.collection).count}])
+
+
+class PassThrough(PlanNode):
+    """Rows as they come, looked at on their way."""
+
+    @abstractmethod
+    def see(self, batch: Batch) -> None:
+        """Look at some rows."""
+
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        """See `PlanNode.batches`."""
+        for batch in self.inputs[0].batches(run):
+            if batch is not None:
+                self.see(batch)
+            yield batch

@@ -31,6 +31,7 @@ from .diagnostics import (
     LockInfo,
     LogRotate,
 )
+from .explain import Explain
 from .find import Find
 from .find_and_modify import FindAndModify
 from .handshake import ConnectionStatus, Hello, Ping, WhatsMyUri
@@ -91,6 +92,7 @@ COMMANDS: Final = table_of(
     Delete(),
     Distinct(),
     DropIndexes(),
+    Explain(),
     Find(),
     FindAndModify(),
     GetMore(),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from ...catalog.collections import Collection
 from ...catalog.index_specs import IndexSpec
 from ...common.values import Document
+from ...query.plan.nodes import PlanNode
 from ..context import Request, Services
 from ..operations import Operation
 from .writing import WriteErrors
@@ -80,3 +81,11 @@ def index_for_view(collection: Collection, index: IndexSpec) -> Document | None:
 
     made: Any = to_view_index(collection, index)
     return made  # type: ignore[no-any-return]
+
+
+def explain_edit(services: Services, collection: Collection, statement: Any, let: Document | None) -> PlanNode:
+    """The plan that finds what an update or delete of measurements changes."""
+    from ...timeseries.edits import plan_edit
+
+    made: PlanNode = plan_edit(services, collection, statement, let)
+    return made

@@ -1,0 +1,102 @@
+"""Plans as documents: what was chosen, what it did, what was not chosen."""
+
+import hashlib
+from typing import Any, Final
+
+from bson import Int64
+
+from ...common.values import Document, encode
+from ..match.base import MatchNode
+from .nodes import PlanNode
+
+_COMMON: Final = frozenset({"filter"})
+
+
+def plan_document(node: PlanNode) -> Document:
+    """A plan as `winningPlan` shows it: stage, its fields, the plans it reads from."""
+    shown: Document = {"stage": node.stage, **node.describe()}
+    return _with_inputs(shown, [plan_document(below) for below in node.inputs])
+
+
+def stats_document(node: PlanNode) -> Document:
+    """A plan that was run as `executionStages` shows it."""
+    stats = node.stats
+    described = node.describe()
+    works = max(stats.works, stats.advanced) + 1
+    shown: Document = {"stage": node.stage}
+    if "filter" in described:
+        shown["filter"] = described["filter"]
+    shown |= {
+        "nReturned": stats.advanced,
+        "executionTimeMillisEstimate": Int64(stats.time_ns // 1_000_000),
+        "works": works,
+        "advanced": stats.advanced,
+        "needTime": works - stats.advanced - 1,
+        "needYield": 0,
+        "saveState": 0,
+        "restoreState": 0,
+        "isEOF": int(stats.eof),
+    }
+    shown |= {name: value for name, value in described.items() if name not in _COMMON}
+    shown |= node.describe_stats()
+    return _with_inputs(shown, [stats_document(below) for below in node.inputs])
+
+
+def _with_inputs(shown: Document, inputs: list[Document]) -> Document:
+    if len(inputs) == 1:
+        return {**shown, "inputStage": inputs[0]}
+    return {**shown, "inputStages": inputs} if inputs else shown
+
+
+def query_planner(namespace: str, matcher: MatchNode, root: PlanNode, rejected: list[PlanNode]) -> Document:
+    """The section `queryPlanner`."""
+    shape = shape_hash(matcher.serialize())
+    return {
+        "namespace": namespace,
+        "parsedQuery": matcher.serialize(),
+        "indexFilterSet": False,
+        "queryHash": shape[:8].upper(),
+        "planCacheShapeHash": shape[:8].upper(),
+        "planCacheKey": shape[8:16].upper(),
+        "optimizationTimeMillis": 0,
+        "maxIndexedOrSolutionsReached": False,
+        "maxIndexedAndSolutionsReached": False,
+        "maxScansToExplodeReached": False,
+        "prunedSimilarIndexes": False,
+        "winningPlan": {"isCached": False, **plan_document(root)},
+        "rejectedPlans": [{"isCached": False, **plan_document(node)} for node in rejected],
+    }
+
+
+def execution_stats(root: PlanNode, *, returned: int | None = None, all_plans: bool = False) -> Document:
+    """The section `executionStats` of a plan that was run."""
+    nodes = _all(root)
+    shown: Document = {
+        "executionSuccess": True,
+        "nReturned": root.stats.advanced if returned is None else returned,
+        "executionTimeMillis": root.stats.time_ns // 1_000_000,
+        "totalKeysExamined": sum(node.stats.keys_examined for node in nodes),
+        "totalDocsExamined": sum(node.stats.docs_examined for node in nodes),
+        "executionStages": {"isCached": False, **stats_document(root)},
+    }
+    if all_plans:
+        shown["allPlansExecution"] = []
+    return shown
+
+
+def _all(node: PlanNode) -> list[PlanNode]:
+    return [node, *(inner for below in node.inputs for inner in _all(below))]
+
+
+def shape_hash(query: Any) -> str:
+    """64 hexadecimal digits that are the same for queries that differ in their constants alone."""
+    return hashlib.sha256(encode({"": _shape(query)})).hexdigest()
+
+
+def _shape(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _shape(item) for name, item in value.items()}
+    if isinstance(value, list):
+        shapes = [_shape(item) for item in value]
+        return [shape for at, shape in enumerate(shapes) if shape not in shapes[:at]]
+    return "?"
