@@ -7,7 +7,6 @@ takes them apart.
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntFlag
 from typing import Final
 
 from ..common.errors import (
@@ -36,15 +35,15 @@ _DOCUMENT_SEQUENCE: Final = 1
 _SECURITY_TOKEN: Final = 2
 
 
-class MessageFlag(IntFlag):
-    """The flag bits of OP_MSG."""
+class MessageFlag:
+    """The flag bits of OP_MSG; plain numbers, because every message is asked for them several times."""
 
-    CHECKSUM_PRESENT = 1 << 0
-    MORE_TO_COME = 1 << 1
-    EXHAUST_ALLOWED = 1 << 16
+    CHECKSUM_PRESENT: Final = 1 << 0
+    MORE_TO_COME: Final = 1 << 1
+    EXHAUST_ALLOWED: Final = 1 << 16
 
 
-_KNOWN_REQUIRED_BITS: Final = int(MessageFlag.CHECKSUM_PRESENT | MessageFlag.MORE_TO_COME)
+_KNOWN_REQUIRED_BITS: Final = MessageFlag.CHECKSUM_PRESENT | MessageFlag.MORE_TO_COME
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class FsyncUnlock(Command):
 
     async def run(self, context: Context, request: Request) -> Document:
         """Answer how many locks are left."""
-        Fields(request, known=()).finish()
+        Fields(request, known=())
         gate = context.services.write_gate
         if not gate.closed:
             raise IllegalOperation("fsyncUnlock called when not locked")

@@ -38,7 +38,7 @@ class BuildInfo(Command):
 
     async def run(self, context: Context, request: Request) -> Document:
         """Answer the build."""
-        Fields(request, known=()).finish()
+        Fields(request, known=())
         return {
             "version": SERVER_VERSION,
             "gitVersion": "bucketd",
@@ -76,7 +76,7 @@ class HostInfo(Command):
 
     async def run(self, context: Context, request: Request) -> Document:
         """Answer system, operating system and further facts."""
-        Fields(request, known=()).finish()
+        Fields(request, known=())
         chips = processors()
         kind, name, version = operating_system()
         usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else chips.logical
@@ -118,7 +118,7 @@ class GetCmdLineOpts(Command):
 
     async def run(self, context: Context, request: Request) -> Document:
         """Answer `{argv, parsed}`."""
-        Fields(request, known=()).finish()
+        Fields(request, known=())
         return {"argv": ["bucketd", *sys.argv[1:]], "parsed": context.services.config.parsed()}
 
 
@@ -238,7 +238,7 @@ class LockInfo(Command):
 
     async def run(self, context: Context, request: Request) -> Document:
         """Answer the lock of fsync, the only one that outlives a request."""
-        Fields(request, known=()).finish()
+        Fields(request, known=())
         gate = context.services.write_gate
         if not gate.closed:
             return {"lockInfo": []}

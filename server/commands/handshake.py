@@ -92,7 +92,7 @@ class Ping(Command):
 
     async def run(self, context: Context, request: Request) -> Document:
         """Answer `{}`."""
-        Fields(request, known=()).finish()
+        Fields(request, known=())
         return {}
 
 
