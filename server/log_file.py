@@ -1,5 +1,6 @@
 """Where log lines go: standard output, or a file that can be rotated."""
 
+import contextlib
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,9 +20,10 @@ class LogFile:
             self._file = self._path.open("a", encoding="utf-8")
 
     def write(self, line: str) -> None:
-        """Write a line."""
-        self._file.write(line + "\n")
-        self._file.flush()
+        """Write a line. One that cannot be written (a full disk, a reader that went away) is lost; serving goes on."""
+        with contextlib.suppress(OSError):
+            self._file.write(line + "\n")
+            self._file.flush()
 
     def rotate(self) -> None:
         """Go on in a new file; the old one keeps its name with the time after it."""

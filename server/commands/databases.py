@@ -1,6 +1,7 @@
 """Databases as a whole: listDatabases, dropDatabase, dbStats, dataSize."""
 
 import asyncio
+from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
@@ -44,8 +45,9 @@ class ListDatabases(Command):
         fields = Fields(request, known=("filter", "nameOnly", "authorizedDatabases"))
         wanted = fields.take_document("filter", default=None)
         name_only = fields.take_bool("nameOnly")
-        fields.take_bool("authorizedDatabases")
+        only_own = fields.take_bool("authorizedDatabases", default=None)
         services = context.services
+        visible = _visible_databases(context, only_own)
         catalog: Catalog = services.catalog
         engine: Engine = services.engine
         matches = None
@@ -56,7 +58,7 @@ class ListDatabases(Command):
             matches = parse_filter(wanted).compile()
         rows: list[Document] = []
         with engine.snapshot() as snapshot:
-            for name in catalog.list_databases():
+            for name in filter(visible, catalog.list_databases()):
                 size = bytes_on_disk(snapshot, catalog, catalog.list_collections(name))
                 row: Document = {"name": name, "sizeOnDisk": Int64(size), "empty": False}
                 if matches is None or matches({"name": name} if name_only else row):
@@ -69,6 +71,22 @@ class ListDatabases(Command):
             "totalSize": Int64(total),
             "totalSizeMb": Int64(total // (1024 * 1024)),
         }
+
+
+def _visible_databases(context: Context, only_own: bool | None) -> Callable[[str], bool]:
+    """Which databases a client is told of; without `--auth`, all."""
+    services, client = context.services, context.client
+    if not services.config.auth or client.user is None:
+        return lambda name: True
+    # Users are loaded with the first login.
+    from ..users import RoleName
+
+    document = services.users.user(*client.user) or {"roles": []}
+    privileges = services.users.privileges(RoleName.from_document(row) for row in document["roles"])
+    if not only_own and privileges.allow("listDatabases"):
+        return lambda name: True
+    own = [privilege for privilege in privileges.privileges if privilege.actions and not privilege.cluster]
+    return lambda name: any(privilege.any_resource or privilege.database in ("", name) for privilege in own)
 
 
 class DropDatabase(Command):

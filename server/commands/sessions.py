@@ -1,13 +1,14 @@
 """Logical sessions: starting, refreshing, ending and killing them, and the ends of transactions."""
 
+from collections.abc import Iterator
 from typing import Final
 
-from bson import Binary
+from bson import Binary, DatetimeMS
 from bson.binary import UUID_SUBTYPE
 
 from ...common.errors import BadValue, CommandFailed, TypeMismatch
 from ...common.values import Document, type_name
-from ..context import Context, Request
+from ..context import Context, Request, Services
 from ..generic_arguments import parse_lsid
 from .arguments import Fields
 from .base import Command
@@ -18,6 +19,15 @@ _SESSIONS_MAX: Final = 10_000
 def session_document(lsid: bytes) -> Document:
     """A session's id as clients write it."""
     return {"id": Binary(lsid, UUID_SUBTYPE)}
+
+
+def local_sessions(services: Services) -> Iterator[Document]:
+    """A document for each session that is known here, as `$listLocalSessions` shows them."""
+    for session in services.sessions:
+        identity = session_document(session.lsid)
+        if session.user is not None:
+            identity["user"] = f"{session.user[0]}@{session.user[1]}"
+        yield {"_id": identity, "lastUse": DatetimeMS(session.used_ms)}
 
 
 def _asked_sessions(request: Request) -> list[bytes]:

@@ -12,6 +12,7 @@ from ...common.errors import (
     MongoError,
     NoReplicationEnabled,
     NotImplemented,
+    SearchNotEnabled,
 )
 from ...common.values import Document
 from ..context import Context, Request
@@ -59,19 +60,17 @@ _NOT_BUILT: Final = (
     "cleanupStructuredEncryptionData",
     "compactStructuredEncryptionData",
     "convertToCapped",
-    "createSearchIndexes",
     "dbHash",
-    "dropSearchIndex",
     "filemd5",
-    "listSearchIndexes",
     "planCacheClearFilters",
     "planCacheListFilters",
     "planCacheSetFilter",
     "removeQuerySettings",
     "setIndexCommitQuorum",
     "setQuerySettings",
-    "updateSearchIndex",
 )
+
+_OF_SEARCH: Final = ("createSearchIndexes", "dropSearchIndex", "listSearchIndexes", "updateSearchIndex")
 
 _NOT_BUILT_ADMIN: Final = ("autoCompact", "configureQueryAnalyzer")
 
@@ -87,6 +86,17 @@ def refused_commands() -> list[Command]:
             _Refused(name, NotImplemented, f"{name} is not implemented", admin_only=admin_only, writes=True)
             for name in names
         ]
+    commands += [
+        _Refused(
+            name,
+            SearchNotEnabled,
+            "Using Atlas Search Database Commands and the $listSearchIndexes aggregation stage requires additional "
+            "configuration.",
+            admin_only=False,
+            writes=True,
+        )
+        for name in _OF_SEARCH
+    ]
     commands += [
         _Refused("applyOps", CommandNotSupported, "applyOps is not supported", admin_only=False, writes=True),
         _Refused("mapReduce", CommandNotSupported, "mapReduce needs JavaScript", admin_only=False, writes=True),

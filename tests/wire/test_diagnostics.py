@@ -169,7 +169,7 @@ def test_parameters_are_told_with_details(admin: WireClient) -> None:
 
 def test_log_is_told(admin: WireClient) -> None:
     assert admin.ask({"getLog": "*"})["names"] == ["global", "startupWarnings"]
-    assert any("Waiting for connections" in line for line in admin.ask({"getLog": "global"})["log"])
+    assert any("Connection accepted" in line for line in admin.ask({"getLog": "global"})["log"])
     assert admin.ask({"getLog": "startupWarnings"})["log"] == []
 
 
