@@ -56,9 +56,7 @@ class Explain(Command):
             raise CommandNotFound("Explain failed due to unknown command: ")
         name = next(iter(inner))
         if inner.get("$db", request.database) != request.database:
-            raise BadValue(
-                f"Mismatched $db in explain command. Expected {request.database} but got {inner['$db']}."
-            )
+            raise BadValue(f"Mismatched $db in explain command. Expected {request.database} but got {inner['$db']}.")
         command = context.services.commands.get(name)
         if command is None:
             raise CommandNotFound(f"Explain failed due to unknown command: {name}")
@@ -154,9 +152,7 @@ class Modify(PassThrough):
         return {"nWouldDelete": Int64(self._rows)}
 
 
-async def explain_read(
-    context: Context, request: Request, read: Read, verbosity: str, command: Document
-) -> Document:
+async def explain_read(context: Context, request: Request, read: Read, verbosity: str, command: Document) -> Document:
     """The reply for a plan, having run it where the verbosity asks for that."""
     services = context.services
     returned: int | None = None

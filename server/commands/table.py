@@ -16,6 +16,7 @@ from .administration import (
 from .aggregate import Aggregate, CountCommand, Distinct
 from .authentication import Authenticate, Logout, SaslContinue, SaslStart
 from .base import Command
+from .bulk_write import BulkWrite
 from .collections import Create, Drop, ListCollections, RenameCollection
 from .cursors import GetMore, KillCursors
 from .databases import DataSize, DbStats, DropDatabase, ListDatabases
@@ -87,6 +88,7 @@ def table_of(*commands: Command) -> Mapping[str, Command]:
 
 COMMANDS: Final = table_of(
     Aggregate(),
+    BulkWrite(),
     CountCommand(),
     CreateIndexes(),
     Delete(),
