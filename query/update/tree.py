@@ -132,7 +132,7 @@ class Fields(Node):
             if new is MISSING:
                 del result[name]
             else:
-                if old is MISSING and not path and not change.is_insert:
+                if not path and not change.is_insert:
                     check_top_name(name)
                 result[name] = new
         return document if result is None else result
