@@ -4,6 +4,7 @@
 use pyo3::prelude::*;
 
 mod checksum;
+pub mod column;
 mod decimal;
 mod elements;
 mod index_edge;
