@@ -32,11 +32,6 @@ class Sort(Stage):
             raise Location(15973, "the $sort key specification must be an object")
         if not spec:
             raise Location(15976, "$sort stage must have at least one sort key")
-        for name, value in spec.items():
-            if not isinstance(value, dict) and not is_number(value):
-                raise Location(15974, f"Illegal key in $sort specification: {name}: {value}")
-            if is_number(value) and whole_number(value) not in (1, -1):
-                raise Location(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)")
         return cls(parse_sort(spec), context.collation)
 
     def serialize(self) -> Document:
