@@ -265,7 +265,8 @@ def parse_bucket(spec: Any, context: PipelineContext) -> Stage:
         if compare(default, boundaries[0]) >= 0 and compare(default, boundaries[-1]) < 0:
             raise Location(
                 40199,
-                "The $bucket 'default' field must be less than the lowest boundary or greater than or equal to the highest boundary.",
+                "The $bucket 'default' field must be less than the lowest boundary or greater than or equal to the highest "
+                "boundary.",
             )
     output = spec.get("output", {"count": {"$sum": 1}})
     if not isinstance(output, dict):
