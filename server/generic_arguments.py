@@ -317,7 +317,7 @@ def _read_concern(command: str, value: Any) -> ReadConcern | None:
             raise IDLUnknownField(f"BSON field 'readConcern.{name}' is an unknown field.")
         if name in ("level", "provenance") and member is not None and not is_string(member):
             raise _wrong_type("readConcern", name, member, "type 'string'")
-        if name in ("afterClusterTime", "atClusterTime") and member is not None and not isinstance(member, Timestamp):
+        if name in ("afterClusterTime", "atClusterTime") and not isinstance(member, Timestamp):
             raise _wrong_type("readConcern", name, member, "type 'timestamp'")
     level = value.get("level")
     if level is not None and level not in _READ_CONCERN_LEVELS:
@@ -342,7 +342,10 @@ def check_read_concern(command: str, concern: ReadConcern, *, supported: bool) -
         )
     if level in ("snapshot", "linearizable"):
         raise NotAReplicaSet(f"node needs to be a replica set member to use readConcern: {level}")
-    if concern.document.get("afterClusterTime") is not None:
+    after = concern.document.get("afterClusterTime")
+    if after == Timestamp(0, 0):
+        raise InvalidOptions("readConcern.afterClusterTime cannot be a null timestamp")
+    if after is not None:
         raise IllegalOperation("Cannot specify afterClusterTime read concern without a replica set")
 
 

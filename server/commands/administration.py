@@ -13,7 +13,7 @@ from ...common.errors import (
     Location,
 )
 from ...common.limits import FEATURE_COMPATIBILITY_VERSION
-from ...common.values import Document, encode
+from ...common.values import Document, encode, is_string, type_name
 from ...storage.engine import Engine
 from ..context import Context, Request
 from ..services import VERSION_KEY
@@ -36,7 +36,9 @@ class Fsync(Command):
         """Answer `{numFiles}`, or with `lock` how often the server is locked."""
         fields = Fields(request, known=("lock", "fsyncLockAcquisitionTimeoutMillis"))
         lock = fields.take_bool("lock")
-        fields.take_whole_number("fsyncLockAcquisitionTimeoutMillis", default=90_000)
+        timeout = fields.take_any("fsyncLockAcquisitionTimeoutMillis")
+        if timeout is not None and type_name(timeout) != "int":
+            raise fields.wrong_type("fsyncLockAcquisitionTimeoutMillis", timeout, "type 'int'")
         if not lock:
             return {"numFiles": 1}
         return {
@@ -55,13 +57,10 @@ class FsyncUnlock(Command):
 
     async def run(self, context: Context, request: Request) -> Document:
         """Answer how many locks are left."""
-        Fields(request, known=())
         gate = context.services.write_gate
         if not gate.closed:
             raise IllegalOperation("fsyncUnlock called when not locked")
-        left = gate.unlock()
-        info = "fsyncUnlock completed" if left == 0 else "fsyncUnlock completed, and the server is still locked"
-        return {"info": info, "lockCount": Int64(left)}
+        return {"info": "fsyncUnlock completed", "lockCount": Int64(gate.unlock())}
 
 
 class Shutdown(Command):
@@ -92,7 +91,9 @@ class DropConnections(Command):
         """Answer `{}`."""
         fields = Fields(request, known=("hostAndPort",))
         for position, host in enumerate(fields.take_list("hostAndPort")):
-            if not isinstance(host, str):
+            if host is None:
+                continue
+            if not is_string(host):
                 raise fields.wrong_type(f"hostAndPort.{position}", host, "type 'string'")
             _check_host_and_port(host)
         return {}

@@ -8,6 +8,7 @@ from typing import Final
 from ...common.errors import (
     CommandNotSupported,
     IllegalOperation,
+    IndexNotFound,
     Location,
     MongoError,
     NoReplicationEnabled,
@@ -66,7 +67,6 @@ _NOT_BUILT: Final = (
     "planCacheListFilters",
     "planCacheSetFilter",
     "removeQuerySettings",
-    "setIndexCommitQuorum",
     "setQuerySettings",
 )
 
@@ -138,6 +138,21 @@ class SetDefaultRWConcern(Command):
         fields.take_document("defaultReadConcern", default=None)
         fields.take_document("defaultWriteConcern", default=None)
         raise Location(51300, "'setDefaultRWConcern' is not supported on standalone nodes.")
+
+
+class SetIndexCommitQuorum(Command):
+    """`setIndexCommitQuorum`: no index build waits for other members of a replica set."""
+
+    name = "setIndexCommitQuorum"
+    summary = "Sets how many members have to finish an index build."
+    writes = True
+
+    async def run(self, context: Context, request: Request) -> Document:
+        """Refuse."""
+        fields = Fields(request, known=("indexNames", "commitQuorum"))
+        namespace = fields.take_namespace()
+        fields.take_list("indexNames")
+        raise IndexNotFound(f"Cannot find an index build on collection '{namespace}' with the provided index names")
 
 
 class SetUserWriteBlockMode(Command):
