@@ -18,7 +18,7 @@ from ...query.plan.nodes import PlanNode
 from ...query.plan.planner import Planned, Wanted
 from ...query.plan.shaping import CountRecords, CountRows
 from ..context import Context, Request, Services
-from .arguments import Fields, whole_number
+from .arguments import REQUIRED, Fields, whole_number
 from .base import Command
 from .pipelines import is_collectionless, needs_no_collection, plan_pipeline
 from .reading import (
@@ -56,25 +56,25 @@ class AggregateRequest:
         fields = Fields(request, "aggregate", known=AGGREGATE_FIELDS)
         value = fields.take_any("aggregate")
         self.collectionless = False
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            if value != 1:
-                raise FailedToParse("Invalid command format: the 'aggregate' field must specify a collection name or 1")
+        if is_number(value):
+            if float(str(value)) != 1:
+                raise BadValue("Invalid command format: the 'aggregate' field must specify a collection name or 1")
             self.collectionless = True
-        self.explain = fields.take_bool("explain", default=False)
-        pipeline = fields.take_list("pipeline")
-        self.pipeline = check_pipeline(pipeline)
-        cursor = fields.take_any("cursor")
-        if cursor is None and not self.explain and not explained:
+        self.explain = _plain_bool(fields, "explain", default=False)
+        self.pipeline = check_pipeline(fields)
+        if "cursor" not in request.body and not self.explain and not explained:
             raise FailedToParse("The 'cursor' option is required, except for aggregate with the explain argument")
-        self.batch_size = take_batch_size(fields, cursor)
-        self.allow_disk_use = fields.take_bool("allowDiskUse", default=True)
+        self.batch_size = None
+        if "cursor" in request.body:
+            cursor = fields.take_any("cursor")
+            if not isinstance(cursor, dict):
+                raise fields.wrong_type("cursor", cursor, "type 'object'")
+            self.batch_size = take_batch_size(fields, cursor)
+        self.allow_disk_use = _plain_bool(fields, "allowDiskUse", default=True)
         self.bypass_validation = fields.take_bool("bypassDocumentValidation", default=False)
         self.collation = take_collation(fields)
         self.let = fields.take_document("let", default=None)
-        hint = fields.take_any("hint")
-        if hint is not None and not isinstance(hint, str | dict):
-            raise FailedToParse("'hint' must be a string or an object")
-        self.hint = hint or None
+        self.hint = take_hint(fields)
         from ...catalog.namespaces import Namespace
 
         if self.collectionless:
@@ -99,13 +99,24 @@ class AggregateRequest:
             )
 
 
-def check_pipeline(pipeline: list[Any]) -> list[Document]:
-    """Refuse what is no list of stages.
+def _plain_bool(fields: Fields, name: str, *, default: bool) -> bool:
+    """A bool and nothing else, null not either."""
+    value = fields.take_any(name, default=default)
+    if not isinstance(value, bool):
+        raise fields.wrong_type(name, value, "type 'bool'")
+    return value
+
+
+def check_pipeline(fields: Fields) -> list[Document]:
+    """The stages of a request, each a document.
 
     Raises:
-        TypeMismatch: an element is no document.
+        TypeMismatch: it is no array, or an element no document.
         Location: 7749501, more stages than a pipeline may have.
     """
+    pipeline = fields.take_any("pipeline", default=REQUIRED)
+    if not isinstance(pipeline, list):
+        raise TypeMismatch("'pipeline' option must be specified as an array")
     for stage in pipeline:
         if not isinstance(stage, dict):
             raise TypeMismatch("Each element of the 'pipeline' array must be an object")
@@ -133,7 +144,8 @@ class Aggregate(Command):
 
             return await explain_read(context, request, read, "queryPlanner", request.body)
         if read.writer is not None:
-            return await read.writer(context, request, read)
+            written: bytes = await read.writer(context, request, read)
+            return written
         return await first_reply(context, request, read, batch_size=asked.batch_size)
 
 
@@ -322,7 +334,6 @@ class DistinctValues:
                     self._bytes += len(encode({"": item})) + 4
                     if self._bytes > DOCUMENT_BYTES_MAX:
                         raise Location(17217, "distinct too big, 16mb cap")
-
 
     def in_order(self) -> list[Any]:
         """The values, sorted."""

@@ -1,11 +1,13 @@
 """`bulkWrite`: inserts, updates and deletes on several collections in one request."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from ...catalog.namespaces import Namespace
 from ...common.errors import (
     BadValue,
+    CollectionUUIDMismatch,
     IDLUnknownField,
     InvalidLength,
     InvalidNamespace,
@@ -105,9 +107,7 @@ class BulkWrite(Command):
         """Answer a cursor over what came of each operation, and the totals."""
         services = context.services
         fields = Fields(request, known=_FIELDS)
-        value = fields.take_any("bulkWrite")
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise fields.wrong_type("bulkWrite", value, "types '[int, decimal, double, long]'")
+        fields.take_any("bulkWrite")
         ordered = fields.take_bool("ordered", default=True, exact=True)
         errors_only = fields.take_bool("errorsOnly", default=False, exact=True)
         options = WriteOptions(
@@ -119,7 +119,7 @@ class BulkWrite(Command):
             if not fields.has(name):
                 raise fields.missing(name)
         batch_size = take_batch_size(fields, fields.take_any("cursor"))
-        namespaces = _namespaces(services, request.documents("nsInfo"))
+        namespaces, mismatches = _namespaces(services, request.documents("nsInfo"))
         ops = [_op(position, raw) for position, raw in enumerate(request.raw_documents("ops"))]
         if not 0 < len(ops) <= WRITE_BATCH_MAX:
             raise InvalidLength(
@@ -129,7 +129,7 @@ class BulkWrite(Command):
             if not 0 <= op.target < len(namespaces):
                 raise BadValue(f"BulkWrite ops entry {ops.index(op)} has an invalid nsInfo index.")
         totals = Totals()
-        await Runner(services, request, namespaces, options, ordered=ordered).run(ops, totals)
+        await Runner(services, request, namespaces, mismatches, options, ordered=ordered).run(ops, totals)
         rows = [encode(row) for row in totals.rows if not errors_only or not row["ok"]]
         return await _reply(services, request, rows, totals, batch_size)
 
@@ -155,8 +155,12 @@ async def _reply(
     return cursor_reply(True, cursor_id, _NAMESPACE, first, extra)
 
 
-def _namespaces(services: Services, rows: list[Document]) -> list[Namespace]:
+def _namespaces(
+    services: Services, rows: list[Document]
+) -> tuple[list[Namespace], dict[Namespace, CollectionUUIDMismatch]]:
+    """The collections, and what fails each operation on those that are not the ones that the client means."""
     found: list[Namespace] = []
+    mismatches: dict[Namespace, CollectionUUIDMismatch] = {}
     for row in rows:
         fields = Fields(
             row, "bulkWrite.nsInfo", known=("ns", "collectionUUID", "encryptionInformation", "isTimeseriesNamespace")
@@ -167,9 +171,12 @@ def _namespaces(services: Services, rows: list[Document]) -> list[Namespace]:
         namespace = collection_namespace(database, collection)
         if namespace in found:
             raise BadValue(f"BulkWrite nsInfo must not contain duplicates: {namespace}")
-        check_collection_uuid(fields, services.catalog, namespace)
         found.append(namespace)
-    return found
+        try:
+            check_collection_uuid(fields, services.catalog, namespace)
+        except CollectionUUIDMismatch as error:
+            mismatches[namespace] = error
+    return found, mismatches
 
 
 def _op(position: int, raw: bytes) -> Op:
@@ -231,6 +238,7 @@ class Runner:
         services: Services,
         request: Request,
         namespaces: list[Namespace],
+        mismatches: Mapping[Namespace, MongoError],
         options: WriteOptions,
         *,
         ordered: bool,
@@ -239,6 +247,7 @@ class Runner:
         self._request = request
         self._operation: Operation = request.operation
         self._namespaces = namespaces
+        self._mismatches = mismatches
         self._options = options
         self._ordered = ordered
 
@@ -264,6 +273,8 @@ class Runner:
     async def _insert(self, at: int, namespace: Namespace, raws: list[bytes], totals: Totals) -> bool:
         services = self._services
         try:
+            if namespace in self._mismatches:
+                raise self._mismatches[namespace]
             collection = refuse_view(services.catalog, namespace)
             if collection is not None and collection.kind == "timeseries":
                 count, errors = await insert_measurements_into(
@@ -301,6 +312,8 @@ class Runner:
     async def _change(self, at: int, op: Update | Delete, totals: Totals) -> bool:
         namespace = self._namespaces[op.target]
         try:
+            if namespace in self._mismatches:
+                raise self._mismatches[namespace]
             if isinstance(op, Delete):
                 self._services.counters.delete += 1
                 count = await run_delete(self._services, namespace, op.statement, self._options.let, self._operation)

@@ -38,7 +38,7 @@ class FindAndModifyRequest:
         self.remove = fields.take_bool("remove", default=False)
         self.new = fields.take_bool("new", default=False)
         self.upsert = fields.take_bool("upsert", default=False)
-        self.update = take_update(fields, "update") if fields.has("update") else None
+        self.update = take_update(fields, "update") if request.body.get("update") is not None else None
         self.array_filters = fields.take_list("arrayFilters", default=None)
         for position, item in enumerate(self.array_filters or ()):
             if not isinstance(item, dict):

@@ -17,6 +17,7 @@ from ...query.plan.scans import Eof
 from ..context import Services
 from ..operations import Operation
 from .reading import Read, Source, collation_for, let_variables, plan_collection, resolve
+from .system_stages import register_system_stages, system_rows
 
 COLLECTIONLESS_STAGES: Final = frozenset(
     {
@@ -104,8 +105,6 @@ class PipelinePlanner:
 
     def system(self, stage: str, spec: Any, context: PipelineContext) -> PlanNode:
         """See `SourceProvider.system`."""
-        from .system_stages import system_rows
-
         return system_rows(self._services, stage, spec, context)
 
     def read(self, source: Source, stages: Sequence[Document], context: PipelineContext) -> Read:
@@ -165,3 +164,6 @@ class PipelinePlanner:
 def _all_of(matchers: list[MatchNode]) -> MatchNode:
     joined: MatchNode = AlwaysTrue() if not matchers else matchers[0] if len(matchers) == 1 else And(matchers)
     return joined.simplified()
+
+
+register_system_stages()

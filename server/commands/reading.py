@@ -22,7 +22,7 @@ from ...common.errors import (
 )
 from ...common.limits import FIRST_BATCH_DOCUMENTS
 from ...common.numbers import is_number
-from ...common.values import MISSING, Document, type_name
+from ...common.values import Document, type_name
 from ...protocol.replies import cursor_reply
 from ...query.execute import Execution
 from ...query.match.base import AlwaysTrue, MatchNode
@@ -169,7 +169,10 @@ def let_variables(services: Services, let: Document | None) -> dict[str, Any]:
         from ...query.expression.parse import ParseContext, parse_expression
 
         for name, spec in let.items():
+            if name in ("NOW", "CLUSTER_TIME", "USER_ROLES", "JS_SCOPE", "IS_MR"):
+                raise Location(4738901, f"Cannot specify a value for the system variable '{name}'")
             check_variable_name(name)
+            _refuse_system_variables(spec)
             context = ParseContext(variables=frozenset(values))
             expression = parse_expression(spec, context)
             fields = expression.fields()
@@ -180,7 +183,23 @@ def let_variables(services: Services, let: Document | None) -> dict[str, Any]:
                 )  # fmt: skip
             value = expression.evaluate({}, values)
             values[name] = value
-    return {name: value for name, value in values.items() if value is not MISSING}
+    return values
+
+
+def _refuse_system_variables(spec: Any) -> None:
+    """`let` is evaluated before the server gives its variables.
+
+    Raises:
+        Location: 51144, one of them is used.
+    """
+    if isinstance(spec, str) and spec.split(".")[0] in ("$$NOW", "$$CLUSTER_TIME", "$$USER_ROLES"):
+        raise Location(51144, f"Builtin variable '{spec[2:]}' is not available")
+    if isinstance(spec, list):
+        for item in spec:
+            _refuse_system_variables(item)
+    if isinstance(spec, dict) and "$literal" not in spec:
+        for item in spec.values():
+            _refuse_system_variables(item)
 
 
 def check_variable_name(name: str) -> None:

@@ -22,7 +22,7 @@ from ...query.update.parse import parse_update
 from ...storage.engine import Transaction
 from ..context import Context, Request, Services
 from ..operations import Operation
-from .arguments import Fields
+from .arguments import REQUIRED, Fields
 from .base import Command
 from .reading import check_collection_uuid, let_variables, parse_query, take_hint
 from .timeseries_writes import update_measurements_in
@@ -193,9 +193,7 @@ def take_update(fields: Fields, name: str) -> Document | list[Any]:
     Raises:
         FailedToParse: neither of them.
     """
-    if not fields.has(name):
-        raise fields.missing(name)
-    update = fields.take_any(name)
+    update = fields.take_any(name, default=REQUIRED)
     if isinstance(update, dict):
         return update
     if not isinstance(update, list):

@@ -1,0 +1,269 @@
+"""First stages of pipelines that read the server's own state: `$collStats $indexStats $currentOp $listLocalSessions` …"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from bson import DatetimeMS, Int64
+
+from ...catalog.collections import Collection
+from ...common.errors import (
+    CommandNotSupportedOnView,
+    FailedToParse,
+    InvalidNamespace,
+    Location,
+    NamespaceNotFound,
+    TypeMismatch,
+)
+from ...common.values import Document, type_name
+from ...query.pipeline.base import PipelineContext, Stage
+from ...query.pipeline.parse import register
+from ...query.plan.batches import Batch, RowBatch
+from ...query.plan.nodes import PlanNode, Run
+from ...storage.engine import Snapshot
+from ..context import Services
+from ..machine import host_name
+from ..sizes import all_index_bytes, index_bytes
+from .arguments import Fields
+from .operations import current_operations
+from .reading import resolve
+from .sessions import local_sessions
+
+RowMaker = Callable[[Snapshot], list[Document]]
+
+
+class SystemRows(PlanNode):
+    """Rows that are made when they are asked for."""
+
+    def __init__(self, stage: str, make: RowMaker) -> None:
+        super().__init__()
+        self.stage = stage
+        self._make = make
+
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        """See `PlanNode.batches`."""
+        rows = self._make(run.snapshot)
+        self.stats.advanced = len(rows)
+        if rows:
+            yield RowBatch(documents=rows)
+
+
+class SystemStage(Stage):
+    """A stage that reads what the server knows of itself."""
+
+    is_source = True
+
+    def __init__(self, name: str, spec: Any, context: PipelineContext) -> None:
+        self.name = name  # type: ignore[misc]  # one class for the family
+        self._spec = spec
+        self._context = context
+        _check(name, spec, context)
+
+    def serialize(self) -> Document:
+        """See `Stage.serialize`."""
+        return {self.name: self._spec}
+
+    def node(self, source: PlanNode) -> PlanNode:
+        """See `Stage.node`."""
+        assert self._context.sources is not None
+        return self._context.sources.system(self.name, self._spec, self._context)
+
+
+def _check(name: str, spec: Any, context: PipelineContext) -> None:
+    """Refuse an operand that the stage cannot take."""
+    if name == "$collStats":
+        if not isinstance(spec, dict):
+            raise Location(5447000, f"$collStats must take a nested object but found: {type_name(spec)}")
+        fields = Fields(
+            spec, "$collStats",
+            known=("latencyStats", "storageStats", "count", "queryExecStats", "operationStats", "targetAllNodes"),
+        )  # fmt: skip
+        count = fields.take_document("count", default=None)
+        if count:
+            raise Location(31170, "count option to $collStats must be an empty object")
+        for option in ("latencyStats", "storageStats", "queryExecStats"):
+            fields.take_document(option, default=None)
+    elif name == "$indexStats":
+        if not isinstance(spec, dict) or spec:
+            raise Location(28803, "The $indexStats stage specification must be an empty object")
+    elif name == "$planCacheStats":
+        if not isinstance(spec, dict):
+            raise FailedToParse(f"$planCacheStats value must be an object. Found: {type_name(spec)}")
+        if unknown := [option for option in spec if option != "allHosts"]:
+            raise FailedToParse(
+                f"$planCacheStats parameters object may contain only 'allHosts' field. Found: {unknown[0]}"
+            )
+    elif name == "$currentOp":
+        if not isinstance(spec, dict):
+            raise FailedToParse(f"$currentOp options must be specified in an object, but found: {type_name(spec)}")
+        if context.namespace.database != "admin":
+            raise InvalidNamespace("$currentOp must be run against the 'admin' database with {aggregate: 1}")
+        for option, value in spec.items():
+            if option not in _CURRENT_OP:
+                raise FailedToParse(f"Unrecognized option '{option}' in $currentOp stage.")
+            if not isinstance(value, bool):
+                raise FailedToParse(f"The '{option}' parameter of the $currentOp stage must be a boolean value")
+    elif name in ("$listLocalSessions", "$listSessions"):
+        if not isinstance(spec, dict):
+            raise TypeMismatch(f"{name} options must be specified in an object, but found: {type_name(spec)}")
+        Fields(spec, name, known=("allUsers", "users", "$_internalPredicate"))
+
+
+_CURRENT_OP: Final = frozenset(
+    {
+        "allUsers", "backtrace", "idleConnections", "idleCursors", "idleSessions", "localOps", "targetAllNodes",
+        "truncateOps",
+    }
+)  # fmt: skip
+
+
+def system_rows(services: Services, stage: str, spec: Any, context: PipelineContext) -> PlanNode:
+    """The plan node of a stage that reads what the server knows of itself."""
+    makers: dict[str, Callable[[Services, Any, PipelineContext, Snapshot], list[Document]]] = {
+        "$collStats": _collection_stats,
+        "$currentOp": _current_operations,
+        "$indexStats": _index_stats,
+        "$listLocalSessions": _sessions,
+        "$listSessions": _sessions,
+        "$planCacheStats": _nothing,
+    }
+    make = makers[stage]
+    return SystemRows(stage, lambda snapshot: make(services, spec, context, snapshot))
+
+
+def _nothing(services: Services, spec: Any, context: PipelineContext, snapshot: Snapshot) -> list[Document]:
+    """Plans are made for each query anew: none is cached."""
+    return []
+
+
+def _host(services: Services) -> str:
+    return f"{host_name()}:{services.config.port}"
+
+
+def _collection(services: Services, context: PipelineContext, stage: str) -> Collection:
+    source = resolve(services.catalog, context.namespace)
+    if source.is_view:
+        raise CommandNotSupportedOnView(f"{stage} is not supported on the view {context.namespace}")
+    collection = source.collection
+    if collection is not None and collection.kind == "timeseries":
+        collection = services.catalog.get(collection.namespace.buckets)
+    if collection is None:
+        raise NamespaceNotFound(f"Unable to retrieve {stage[1:]} in $collStats stage :: caused by :: "
+                                f"Collection [{context.namespace}] not found.")  # fmt: skip
+    return collection
+
+
+def _collection_stats(services: Services, spec: Any, context: PipelineContext, snapshot: Snapshot) -> list[Document]:
+    row: Document = {
+        "ns": str(context.namespace),
+        "host": _host(services),
+        "localTime": DatetimeMS(services.clock.now_ms()),
+    }
+    if spec.get("latencyStats") is not None:
+        use = services.counters.namespaces.get(str(context.namespace))
+        row["latencyStats"] = {
+            "reads": _latency(None if use is None else use.read),
+            "writes": _latency(None if use is None else use.write),
+            "commands": _latency(None),
+            "transactions": _latency(None),
+        }
+    if spec.get("storageStats") is not None:
+        row["storageStats"] = storage_stats(services, _collection(services, context, "$storageStats"), snapshot)
+    if spec.get("count") is not None:
+        count, _ = services.catalog.counts(_collection(services, context, "$count"), snapshot)
+        row["count"] = count
+    if spec.get("queryExecStats") is not None:
+        _collection(services, context, "$queryExecStats")
+        row["queryExecStats"] = {"collectionScans": {"total": Int64(0), "nonTailable": Int64(0)}}
+    return [row]
+
+
+def _latency(use: Any) -> Document:
+    return {
+        "latency": Int64(0 if use is None else use.time_us),
+        "ops": Int64(0 if use is None else use.count),
+        "queryableEncryptionLatencyMicros": Int64(0),
+    }
+
+
+def storage_stats(services: Services, collection: Collection, snapshot: Snapshot, *, scale: int = 1) -> Document:
+    """What a collection takes."""
+    count, size = services.catalog.counts(collection, snapshot)
+    total_index = all_index_bytes(snapshot, collection, count)
+    row: Document = {
+        "size": size // scale,
+        "count": count,
+    }
+    if count:
+        row["avgObjSize"] = size // count
+    row |= {
+        "numOrphanDocs": 0,
+        "storageSize": size // scale,
+        "freeStorageSize": 0,
+        "capped": collection.capped,
+        "nindexes": len(collection.indexes),
+        "indexDetails": {},
+        "indexBuilds": [index.name for index in collection.indexes if index.building],
+        "totalIndexSize": total_index // scale,
+        "totalSize": (size + total_index) // scale,
+        "indexSizes": {index.name: index_bytes(snapshot, index, count) // scale for index in collection.indexes},
+        "scaleFactor": scale,
+    }
+    if collection.capped:
+        row |= {"max": collection.capped_documents_max, "maxSize": collection.capped_bytes_max // scale}
+    return row
+
+
+def _index_stats(services: Services, spec: Any, context: PipelineContext, snapshot: Snapshot) -> list[Document]:
+    source = resolve(services.catalog, context.namespace)
+    collection = source.collection
+    view = collection if collection is not None and collection.kind == "timeseries" else None
+    if view is not None:
+        collection = services.catalog.get(view.namespace.buckets)
+    if collection is None:
+        return []
+    rows: list[Document] = []
+    for index in collection.indexes:
+        shown: Document | None = index.to_document()
+        if view is not None:
+            from .timeseries_writes import index_for_view
+
+            shown = index_for_view(view, index)
+        if shown is None:
+            continue
+        rows.append(
+            {
+                "name": index.name,
+                "key": shown["key"],
+                "host": _host(services),
+                "accesses": {"ops": Int64(index.state.accesses), "since": DatetimeMS(index.state.since_ms)},
+                "spec": shown,
+            }
+        )
+    return rows
+
+
+def _current_operations(services: Services, spec: Any, context: PipelineContext, snapshot: Snapshot) -> list[Document]:
+    return list(
+        current_operations(
+            services,
+            idle_connections=bool(spec.get("idleConnections")),
+            idle_cursors=bool(spec.get("idleCursors")),
+            truncate=bool(spec.get("truncateOps")),
+        )
+    )
+
+
+def _sessions(services: Services, spec: Any, context: PipelineContext, snapshot: Snapshot) -> list[Document]:
+    return list(local_sessions(services))
+
+
+def _parser(name: str) -> Callable[[Any, PipelineContext], Stage]:
+    return lambda spec, context: SystemStage(name, spec, context)
+
+
+def register_system_stages() -> None:
+    """Make the stages known to the parser of pipelines."""
+    for name in (
+        "$collStats", "$currentOp", "$indexStats", "$listLocalSessions", "$listSessions", "$planCacheStats",
+    ):  # fmt: skip
+        register(name, _parser(name))
