@@ -62,6 +62,8 @@ class Services:
     users: Any = None
     authorize: "Callable[[Services, Client, str, bool, Request], None] | None" = None
     """`authorization.check`, where clients must log in."""
+    connections_max: int = 0
+    """How many connections there may be at one time."""
     clients: "dict[int, Client]" = field(default_factory=dict)
     """Connected clients by connection id."""
     slow_ms: int = 100

@@ -11,10 +11,13 @@ from typing import Final
 from .connection import Connection
 from .context import Client, Services
 from .dispatch import Dispatcher
+from .machine import raise_open_files
 
 _BACKLOG: Final = 4096
 _DRAIN_SECONDS: Final = 5.0
 _GRACE_SECONDS: Final = 1.0
+_SHARE_OF_OPEN_FILES: Final = 0.8
+"""The store and the log need some too."""
 
 
 class Connections:
@@ -24,6 +27,9 @@ class Connections:
         self._services = services
         self._open: dict[int, Connection] = {}
         self._last_id = 0
+        services.connections_max = min(
+            services.config.max_connections, max(1, int(raise_open_files() * _SHARE_OF_OPEN_FILES))
+        )
         self._without_room: deque[Connection] = deque()
         self.in_flight_bytes = 0
         self.stopping = False
@@ -33,7 +39,7 @@ class Connections:
         services = self._services
         counters = services.counters
         peer, local = _address(transport, "peername"), _address(transport, "sockname")
-        if self.stopping or len(self._open) >= services.config.max_connections:
+        if self.stopping or len(self._open) >= services.connections_max:
             counters.connections_rejected += 1
             services.logger.info(
                 "Connection refused because there are too many open connections",
@@ -46,6 +52,7 @@ class Connections:
             return None
         if (connected := transport.get_extra_info("socket")) is not None and connected.family != socket.AF_UNIX:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._last_id += 1
         client = Client(id=self._last_id, peer=peer, local=local, connected_ms=services.clock.now_ms())
         self._open[client.id] = connection

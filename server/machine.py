@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 _MIB: Final = 1024 * 1024
+_OPEN_FILES_UNLIMITED: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,20 @@ class Processors:
     sockets: int
     megahertz: str
     model: str
+
+
+def raise_open_files() -> int:
+    """Let this process open as many files and sockets as the system allows it to; returns how many."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (ValueError, OSError):
+            # Some systems name a hard limit that they do not grant.
+            hard = soft
+    return _OPEN_FILES_UNLIMITED if hard == resource.RLIM_INFINITY else hard
 
 
 @cache

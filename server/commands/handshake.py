@@ -47,6 +47,15 @@ class Hello(Command):
         services, client = context.services, context.client
         body = request.body
         _note_metadata(client, body.get("client"))
+        if "client" in body and not services.parameters["quiet"]:
+            services.logger.info(
+                "client metadata",
+                component="NETWORK",
+                id=51800,
+                ctx=f"conn{client.id}",
+                remote=client.peer,
+                doc=client.metadata,
+            )
         _negotiate_compression(client, body.get("compression"), services.config.compressors)
         watched = _watched_version(body, services.topology)
         if watched is not None:

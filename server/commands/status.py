@@ -100,7 +100,7 @@ def _connections(services: Services) -> Document:
     counters = services.counters
     return {
         "current": counters.connections_current,
-        "available": services.config.max_connections - counters.connections_current,
+        "available": services.connections_max - counters.connections_current,
         "totalCreated": Int64(counters.connections_created),
         "rejected": Int64(counters.connections_rejected),
         "active": sum(client.operation is not None for client in services.clients.values()),
