@@ -25,13 +25,10 @@ from .catalog import Catalog
 from .collections import Collection
 from .index_specs import IndexSpec
 from .namespaces import Namespace
-from .timeseries_options import TimeseriesOptions
+from .timeseries_options import EXTENDED_RANGE, TimeseriesOptions, is_extended
 
-EXTENDED_RANGE: Final = "extendedRange"
-"""Flag of a buckets collection: some dates do not fit into the `_id` of a bucket."""
 _OPEN_PER_SERIES: Final = 8
 _REOPEN_CANDIDATES: Final = 4
-_STANDARD_SECONDS: Final = 1 << 31
 _CLOSED: Final = {
     "count": "numBucketsClosedDueToCount",
     "size": "numBucketsClosedDueToSize",
@@ -285,11 +282,6 @@ class BucketCatalog:
 
 def _flagged_extended(collection: Collection) -> Collection:
     return collection.with_changes(flags={**collection.flags, EXTENDED_RANGE: True})
-
-
-def is_extended(time_ms: int) -> bool:
-    """Whether a date lies outside of those whose buckets are in the order of time by their `_id`."""
-    return not 0 <= time_ms <= (_STANDARD_SECONDS - 1) * 1000
 
 
 def _series_index(buckets: Collection, options: TimeseriesOptions) -> IndexSpec | None:

@@ -28,6 +28,9 @@ DATE_MS_MIN: Final = -(2**63)
 STANDARD_MS_MAX: Final = (2**31 - 1) * 1000
 """Dates from 1970 up to here keep the order of time in the `_id` of their bucket."""
 
+EXTENDED_RANGE: Final = "extendedRange"
+"""Flag of a buckets collection: some dates do not keep the order of time in the `_id` of their bucket."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimeseriesOptions:
@@ -189,6 +192,11 @@ class TimeseriesOptions:
                 "'minutes' to 'hours'."
             )
         return replace(self, granularity=granularity, span=SPAN_SECONDS[granularity], rounding=None)
+
+
+def is_extended(time_ms: int) -> bool:
+    """Whether the `_id` of a bucket cannot tell the date."""
+    return not 0 <= time_ms <= STANDARD_MS_MAX
 
 
 def refuse_unknown(spec: Document, known: tuple[str, ...], where: str) -> None:

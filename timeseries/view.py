@@ -5,8 +5,8 @@ of a range of `_id`; only the fields that the pipeline reads are unpacked; a lim
 unpacking early.
 """
 
-from ..catalog.buckets import EXTENDED_RANGE
 from ..catalog.collections import Collection
+from ..catalog.timeseries_options import EXTENDED_RANGE
 from ..common.values import Document
 from ..query.match.base import AlwaysTrue, MatchNode
 from ..query.pipeline.base import PipelineContext
