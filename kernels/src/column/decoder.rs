@@ -2,7 +2,7 @@
 
 use super::interleaved_decoder::Section;
 use super::reader::{Reader, Record};
-use super::scalar_decoder::ScalarDecoder;
+use super::scalar_decoder::{ScalarDecoder, Step};
 use super::ColumnError;
 
 /// Longest value that is rebuilt from a number: text of 16 bytes with length and NUL, or binary data of 16 bytes.
@@ -26,6 +26,21 @@ impl<'a> Scalar<'a> {
         Self {
             kind,
             bytes: Bytes::Borrowed(bytes),
+        }
+    }
+
+    /// A copy of a value whose length is known beforehand, at most [`INLINE_MAX`].
+    #[inline]
+    pub(super) fn fixed<const LENGTH: usize>(kind: u8, value: [u8; LENGTH]) -> Self {
+        const { assert!(LENGTH <= INLINE_MAX) };
+        let mut bytes = [0; INLINE_MAX];
+        bytes[..LENGTH].copy_from_slice(&value);
+        Self {
+            kind,
+            bytes: Bytes::Inline {
+                bytes,
+                length: LENGTH as u8,
+            },
         }
     }
 
@@ -84,6 +99,8 @@ impl Value<'_> {
 }
 
 /// Gives the entries of a column in their order, None for a missing one. After an error there is nothing more.
+///
+/// Where the values are only looked at, [`ColumnDecoder::advance`] and [`ColumnDecoder::value`] spare the copies of the iterator.
 #[derive(Debug, Clone)]
 pub struct ColumnDecoder<'a> {
     reader: Reader<'a>,
@@ -106,29 +123,63 @@ impl<'a> ColumnDecoder<'a> {
         }
     }
 
-    fn entry(&mut self) -> Result<Option<Option<Value<'a>>>, ColumnError> {
+    /// Goes to the next entry and tells whether it has a value; None after the last one.
+    pub fn advance(&mut self) -> Option<Result<bool, ColumnError>> {
+        if self.done {
+            return None;
+        }
+        match self.step() {
+            Ok(Step::End) => {
+                self.done = true;
+                None
+            }
+            Ok(step) => {
+                let Some(left) = self.left.checked_sub(1) else {
+                    self.done = true;
+                    return Some(Err(ColumnError::TooManyEntries));
+                };
+                self.left = left;
+                Some(Ok(step == Step::Value))
+            }
+            Err(error) => {
+                self.done = true;
+                Some(Err(error))
+            }
+        }
+    }
+
+    /// Type byte and bytes of the value that [`ColumnDecoder::advance`] came to last.
+    #[inline]
+    pub fn value(&self) -> (u8, &[u8]) {
+        match &self.section {
+            Some(section) => (section.kind(), section.current()),
+            None => {
+                let value = self.stream.current();
+                (value.kind(), value.bytes())
+            }
+        }
+    }
+
+    fn step(&mut self) -> Result<Step, ColumnError> {
         loop {
             if let Some(section) = &mut self.section {
-                if let Some(entry) = section.next(&mut self.reader)? {
-                    return Ok(Some(entry.map(|bytes| Value::Built(section.kind(), bytes))));
+                let step = section.step(&mut self.reader)?;
+                if step != Step::End {
+                    return Ok(step);
                 }
                 self.section = None;
                 self.stream = ScalarDecoder::new();
             }
-            if let Some(entry) = self.stream.next()? {
-                return Ok(Some(entry.map(Value::Scalar)));
+            let step = self.stream.step()?;
+            if step != Step::End {
+                return Ok(step);
             }
             match self.reader.record()? {
-                Record::End => {
-                    return if self.reader.is_empty() {
-                        Ok(None)
-                    } else {
-                        Err(ColumnError::TrailingBytes)
-                    };
-                }
+                Record::End if self.reader.is_empty() => return Ok(Step::End),
+                Record::End => return Err(ColumnError::TrailingBytes),
                 Record::Literal(value) => {
                     self.stream.literal(value);
-                    return Ok(Some(Some(Value::Scalar(value))));
+                    return Ok(Step::Value);
                 }
                 Record::Blocks { high, blocks } => self.stream.blocks(high, blocks)?,
                 Record::Interleaved { control, reference } => {
@@ -143,19 +194,12 @@ impl<'a> Iterator for ColumnDecoder<'a> {
     type Item = Result<Option<Value<'a>>, ColumnError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let entry = self.entry().and_then(|entry| {
-            if entry.is_some() {
-                self.left = self
-                    .left
-                    .checked_sub(1)
-                    .ok_or(ColumnError::TooManyEntries)?;
-            }
-            Ok(entry)
+        let entry = self.advance()?.map(|present| {
+            present.then(|| match &self.section {
+                Some(section) => Value::Built(section.kind(), section.current().to_vec()),
+                None => Value::Scalar(*self.stream.current()),
+            })
         });
-        self.done = !matches!(entry, Ok(Some(_)));
-        entry.transpose()
+        Some(entry)
     }
 }

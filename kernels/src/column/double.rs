@@ -12,6 +12,10 @@ pub fn factor(scale: usize) -> Option<f64> {
     FACTORS.get(scale).copied()
 }
 
+/// More than a double and its integer at a scale can differ by, relatively, if one comes back from the other: each of the
+/// two roundings between them loses at most 2^-53.
+const LOSS_MAX: f64 = 1.0 / (1_u64 << 50) as f64;
+
 /// The integer of a double at a scale, if the double comes back from it bit by bit.
 #[inline]
 pub fn encode(value: f64, scale: usize) -> Option<i64> {
@@ -23,7 +27,13 @@ pub fn encode(value: f64, scale: usize) -> Option<i64> {
         return None;
     }
     let number = round(scaled);
-    ((number as f64 / factor).to_bits() == value.to_bits()).then_some(number)
+    let whole = number as f64;
+    // Most doubles that do not fit are told by this, without the slow division.
+    if (scaled - whole).abs() > scaled.abs() * LOSS_MAX {
+        return None;
+    }
+    let back = if scale == 0 { whole } else { whole / factor };
+    (back.to_bits() == value.to_bits()).then_some(number)
 }
 
 /// The nearest integer, halves away from zero, of a number no larger than 2^53.

@@ -4,7 +4,7 @@ use super::control;
 use super::decoder::Scalar;
 use super::reader::{Reader, Record};
 use super::reference::ObjectWriter;
-use super::scalar_decoder::ScalarDecoder;
+use super::scalar_decoder::{ScalarDecoder, Step};
 use super::{ColumnError, DEPTH_MAX};
 use crate::elements::{elements, kind};
 
@@ -31,6 +31,9 @@ pub struct Section<'a> {
     nodes: Vec<Node<'a>>,
     streams: Vec<ScalarDecoder<'a>>,
     begun: bool,
+    writer: ObjectWriter,
+    /// Where each open object's name begins, and the length of what was written when it was opened.
+    open: Vec<(usize, usize)>,
 }
 
 impl<'a> Section<'a> {
@@ -46,6 +49,8 @@ impl<'a> Section<'a> {
             nodes: Vec::new(),
             streams: Vec::new(),
             begun: false,
+            writer: ObjectWriter::default(),
+            open: Vec::new(),
         };
         section.learn(reference, control != control::INTERLEAVED_LEGACY, 1)?;
         if section.streams.is_empty() {
@@ -84,61 +89,69 @@ impl<'a> Section<'a> {
         Ok(())
     }
 
-    /// The next entry: None at the end of the section, Some(None) for a missing one.
-    pub fn next(
-        &mut self,
-        reader: &mut Reader<'a>,
-    ) -> Result<Option<Option<Vec<u8>>>, ColumnError> {
+    /// The latest entry that has a value.
+    pub fn current(&self) -> &[u8] {
+        &self.writer.bytes
+    }
+
+    /// Goes to the next entry.
+    pub fn step(&mut self, reader: &mut Reader<'a>) -> Result<Step, ColumnError> {
         if self.streams.first().is_some_and(ScalarDecoder::is_empty) && reader.at_end() {
             reader.record()?;
             let even = self.begun && self.streams.iter().all(ScalarDecoder::is_empty);
-            return even.then_some(None).ok_or(ColumnError::UnevenStreams);
+            return even.then_some(Step::End).ok_or(ColumnError::UnevenStreams);
         }
         self.begun = true;
-        let mut writer = ObjectWriter::default();
+        let writer = &mut self.writer;
+        writer.bytes.clear();
         writer.open_root();
-        // Where each open object's name begins, and the length of what was written when it was opened.
-        let mut open = vec![(0, writer.bytes.len())];
+        self.open.clear();
+        self.open.push((0, writer.bytes.len()));
         let mut streams = self.streams.iter_mut();
         for node in &self.nodes {
             match *node {
                 Node::Open { kind, name } => {
                     let start = writer.bytes.len();
                     writer.open(kind, name);
-                    open.push((start, writer.bytes.len()));
+                    self.open.push((start, writer.bytes.len()));
                 }
                 Node::Leaf { name } => {
                     let stream = streams.next().ok_or(ColumnError::UnevenStreams)?;
-                    if let Some(value) = entry(stream, reader)? {
+                    if leaf_step(stream, reader)? == Step::Value {
+                        let value = stream.current();
                         writer.element(value.kind(), name, value.bytes());
                     }
                 }
-                Node::Close { empty } => match open.pop() {
+                Node::Close { empty } => match self.open.pop() {
                     Some((start, length)) if !empty && writer.bytes.len() == length => {
-                        writer.discard(start)
+                        writer.discard(start);
                     }
                     _ => writer.close(),
                 },
             }
         }
-        let bytes = writer.bytes;
-        Ok(Some((!bytes.is_empty()).then_some(bytes)))
+        Ok(if writer.bytes.is_empty() {
+            Step::Missing
+        } else {
+            Step::Value
+        })
     }
 }
 
-/// The next entry of one stream, out of further records where needed.
-fn entry<'a>(
+/// Goes to the next entry of one stream, into further records where needed.
+fn leaf_step<'a>(
     stream: &mut ScalarDecoder<'a>,
     reader: &mut Reader<'a>,
-) -> Result<Option<Scalar<'a>>, ColumnError> {
+) -> Result<Step, ColumnError> {
     loop {
-        if let Some(entry) = stream.next()? {
-            return Ok(entry);
+        let step = stream.step()?;
+        if step != Step::End {
+            return Ok(step);
         }
         match reader.record()? {
             Record::Literal(value) => {
                 stream.literal(value);
-                return Ok(Some(value));
+                return Ok(Step::Value);
             }
             Record::Blocks { high, blocks } => stream.blocks(high, blocks)?,
             Record::End => return Err(ColumnError::UnevenStreams),

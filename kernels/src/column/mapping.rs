@@ -80,8 +80,8 @@ pub fn narrow_number(type_byte: u8, value: &[u8]) -> i64 {
 /// The value of a number; `before` is an earlier value of the stream, for what the number leaves out.
 pub fn narrow_value<'a>(type_byte: u8, number: i64, before: &Scalar<'a>) -> Scalar<'a> {
     match type_byte {
-        kind::BOOL => Scalar::inline(type_byte, &[u8::from(number != 0)]),
-        kind::INT32 => Scalar::inline(type_byte, &(number as i32).to_le_bytes()),
+        kind::BOOL => Scalar::fixed(type_byte, [u8::from(number != 0)]),
+        kind::INT32 => Scalar::fixed(type_byte, (number as i32).to_le_bytes()),
         kind::OBJECT_ID => {
             let mut bytes = [0; 12];
             let fixed = before.bytes().get(OBJECT_ID_FIXED).unwrap_or(&[0; 5]);
@@ -89,9 +89,9 @@ pub fn narrow_value<'a>(type_byte: u8, number: i64, before: &Scalar<'a>) -> Scal
             for (at, to) in OBJECT_ID_BYTES.iter().enumerate() {
                 bytes[*to] = (number >> (8 * at)) as u8;
             }
-            Scalar::inline(type_byte, &bytes)
+            Scalar::fixed(type_byte, bytes)
         }
-        _ => Scalar::inline(type_byte, &number.to_le_bytes()),
+        _ => Scalar::fixed(type_byte, number.to_le_bytes()),
     }
 }
 
@@ -122,7 +122,7 @@ pub fn wide_number(type_byte: u8, value: &[u8]) -> Option<u128> {
 /// The value of a 128-bit number, or None if the value before tells that there cannot be one.
 pub fn wide_value<'a>(type_byte: u8, number: u128, before: &Scalar<'a>) -> Option<Scalar<'a>> {
     match type_byte {
-        kind::DECIMAL128 => Some(Scalar::inline(type_byte, &number.to_le_bytes())),
+        kind::DECIMAL128 => Some(Scalar::fixed(type_byte, number.to_le_bytes())),
         kind::BINARY => {
             let before = before.bytes();
             let length = before.len().checked_sub(BINARY_HEADER)?;

@@ -87,7 +87,7 @@ pub fn lock_step<'a>(
 }
 
 /// Writes an object element by element.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ObjectWriter {
     pub bytes: Vec<u8>,
     /// Where the objects begin that are not at their end yet.

@@ -32,6 +32,17 @@ enum State {
     },
 }
 
+/// What a step through a stream came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// There is no further entry.
+    End,
+    /// An entry that is missing.
+    Missing,
+    /// An entry with a value.
+    Value,
+}
+
 /// The decoder of one stream: it is given records, and gives entries.
 #[derive(Debug, Clone)]
 pub struct ScalarDecoder<'a> {
@@ -105,17 +116,23 @@ impl<'a> ScalarDecoder<'a> {
         Ok(())
     }
 
-    /// The next entry of the records so far; the outer None if there is none.
-    pub fn next(&mut self) -> Result<Option<Option<Scalar<'a>>>, ColumnError> {
+    /// The value of the latest entry that has one.
+    #[inline]
+    pub fn current(&self) -> &Scalar<'a> {
+        &self.current
+    }
+
+    /// Goes to the next entry of the records so far.
+    pub fn step(&mut self) -> Result<Step, ColumnError> {
         let Some(slot) = self.slots.next()? else {
-            return Ok(None);
+            return Ok(Step::End);
         };
         if slot == Slot::Missing {
-            return Ok(Some(None));
+            return Ok(Step::Missing);
         }
         let type_byte = self.current.kind();
         match &mut self.state {
-            State::Nothing => return no_change(slot).map(|()| Some(None)),
+            State::Nothing => return no_change(slot).map(|()| Step::Missing),
             State::Repeat => no_change(slot)?,
             State::Delta { number } => {
                 let delta = unzigzag(slot.narrow().unwrap_or(0));
@@ -134,7 +151,7 @@ impl<'a> ScalarDecoder<'a> {
                 if delta != 0 {
                     *number = number.wrapping_add(delta);
                     self.current =
-                        Scalar::inline(type_byte, &double::decode(*number, *scale).to_le_bytes());
+                        Scalar::fixed(type_byte, double::decode(*number, *scale).to_le_bytes());
                 }
             }
             State::Wide { number } => {
@@ -146,7 +163,7 @@ impl<'a> ScalarDecoder<'a> {
                 }
             }
         }
-        Ok(Some(Some(self.current)))
+        Ok(Step::Value)
     }
 }
 

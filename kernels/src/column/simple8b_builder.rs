@@ -304,6 +304,14 @@ impl<T: Word> Builder<T> {
     /// Whether a block can hold the pending values and this one; remembers by which family.
     fn fits(&mut self, value: Option<T>) -> bool {
         let slots = self.pending.len() + 1;
+        if let (0, Some(widest)) = (self.family, self.value_bits) {
+            // Nearly every value takes this way, which the loop below would come to as well.
+            let bits = widest.max(value.map_or(1, base_bits));
+            if FAMILIES[0].holds(bits, slots) {
+                self.value_bits = Some(bits);
+                return true;
+            }
+        }
         let first = if self.value_bits.is_some() {
             self.family
         } else {

@@ -56,6 +56,25 @@ impl StringDictionary {
     }
 }
 
+/// The codes of strings by their numbers, as far as there is room: much faster than the dictionary for columns of few strings.
+struct Known([(u128, u32); 64]);
+
+impl Known {
+    fn place(number: u128) -> usize {
+        let folded = (number ^ number >> 64) as u64;
+        (folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize
+    }
+
+    fn get(&self, number: u128) -> Option<u32> {
+        let (known, code) = self.0[Self::place(number)];
+        (known == number && code != MISSING_CODE).then_some(code)
+    }
+
+    fn set(&mut self, number: u128, code: u32) {
+        self.0[Self::place(number)] = (number, code);
+    }
+}
+
 /// Adds the codes of a column of strings to `codes`. If the result is an error or [`Uniform::Mixed`], no code was added.
 pub fn decode_strings(
     column: &[u8],
@@ -81,6 +100,7 @@ fn add_column(
     let mut slots = Slots::new();
     let mut left = max_entries;
     let mut current = None;
+    let mut known = Known([(0, MISSING_CODE); 64]);
     loop {
         let blocks = match reader.record()? {
             Record::End if !reader.is_empty() => return Err(ColumnError::TrailingBytes),
@@ -107,7 +127,7 @@ fn add_column(
                 None => (slots.next()?.ok_or(ColumnError::Truncated)?, 1),
             };
             left = left.checked_sub(times).ok_or(ColumnError::TooManyEntries)?;
-            add_slot(slot, times, &mut current, dictionary, codes)?;
+            add_slot(slot, times, &mut current, &mut known, dictionary, codes)?;
         }
     }
 }
@@ -131,12 +151,20 @@ impl Latest {
             code: dictionary.code(text)?,
         })
     }
+
+    fn numbered(number: u128, dictionary: &mut StringDictionary) -> Result<Self, ColumnError> {
+        let empty = Scalar::borrowed(kind::STRING, &[]);
+        let value = wide_value(kind::STRING, number, &empty).ok_or(ColumnError::InvalidDelta)?;
+        let latest = Self::of(&value, dictionary)?;
+        Ok(Self { number, ..latest })
+    }
 }
 
 fn add_slot(
     slot: Slot,
     times: usize,
     current: &mut Option<Latest>,
+    known: &mut Known,
     dictionary: &mut StringDictionary,
     codes: &mut Vec<u32>,
 ) -> Result<(), ColumnError> {
@@ -148,12 +176,11 @@ fn add_slot(
         (Some(delta), Some(latest)) => {
             for _ in 0..times {
                 let number = latest.number.wrapping_add(delta as u128);
-                let value = wide_value(kind::STRING, number, &Scalar::borrowed(kind::STRING, &[]))
-                    .ok_or(ColumnError::InvalidDelta)?;
-                *latest = Latest {
-                    number,
-                    ..Latest::of(&value, dictionary)?
+                *latest = match known.get(number) {
+                    Some(code) => Latest { number, code },
+                    None => Latest::numbered(number, dictionary)?,
                 };
+                known.set(number, latest.code);
                 codes.push(latest.code);
             }
         }
