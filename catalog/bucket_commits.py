@@ -51,7 +51,7 @@ class OpenBucket:
 
     def takes(self, time_ms: int) -> bool:
         """Whether the time lies in what it covers."""
-        return 0 <= time_ms - self.builder.min_ms < self.span_ms
+        return bool(0 <= time_ms - self.builder.min_ms < self.span_ms)
 
 
 @dataclass(slots=True)

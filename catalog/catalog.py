@@ -17,9 +17,7 @@ from ..common.display import value_text
 from ..common.errors import (
     CannotCreateIndex,
     IllegalOperation,
-    IndexKeySpecsConflict,
     IndexNotFound,
-    IndexOptionsConflict,
     NamespaceExists,
     NamespaceNotFound,
     NotImplemented,
@@ -29,12 +27,14 @@ from ..storage.engine import Engine, Snapshot, Transaction
 from ..storage.keys import after, number_key
 from . import documents
 from .collections import Collection, Kind
+from .index_conflicts import is_new_index
 from .index_entries import learned_key, load_learned
 from .index_specs import INDEXES_MAX, IndexSpec, IndexState
 from .namespaces import Namespace
 
 PartialCompiler = Callable[[Document, Collation | None], Callable[[bytes], bool]]
 
+VIEWS: Final = "system.views"
 _NEXT_ID: Final = b"next_id"
 _GARBAGE: Final = b"garbage"
 _SWEEP_KEYS: Final = 5000
@@ -147,10 +147,12 @@ class Catalog:
                     made[namespace] = existing
                     continue
                 made[namespace] = self._make(transaction, namespace, options, kind, indexes, uuid)
+                if kind != "collection":
+                    made.update(self._tell_views(transaction, namespace, made[namespace]))
             return made
 
         changes = await self._change(work)
-        return [collection for collection in changes.values() if collection is not None]
+        return [made for namespace, *_ in wanted if (made := changes[namespace]) is not None]
 
     async def drop(self, *namespaces: Namespace) -> None:
         """Take collections and views away, together; names that do not exist are passed over."""
@@ -161,6 +163,8 @@ class Catalog:
                 collection = self.collection_in(transaction, namespace)
                 if collection is not None:
                     self._forget(transaction, collection)
+                    if collection.is_view:
+                        self._tell_views(transaction, namespace, None)
                     changes[namespace] = None
             return changes
 
@@ -215,6 +219,8 @@ class Catalog:
                 changed = change(self._existing(transaction, namespace))
                 self._store(transaction, changed)
                 changes[namespace] = changed
+                if changed.is_view:
+                    self._tell_views(transaction, namespace, changed)
             return changes
 
         changes = await self._change(work)
@@ -402,6 +408,29 @@ class Catalog:
         self._store(transaction, collection)
         return collection
 
+    def _tell_views(
+        self, transaction: Transaction, namespace: Namespace, view: Collection | None
+    ) -> dict[Namespace, Collection | None]:
+        """Keep the row of a view in the database's `system.views`, which is made where it is missing (and returned)."""
+        home = Namespace(namespace.database, VIEWS)
+        views = self.collection_in(transaction, home)
+        made: dict[Namespace, Collection | None] = {}
+        if views is None:
+            if view is None:
+                return {}
+            views = made[home] = self._make(transaction, home, {}, "collection", None, None)
+        found = documents.fetch_by_id(transaction, views, str(namespace))
+        if view is None:
+            if found is not None:
+                documents.remove(transaction, views, *found)
+            return {}
+        raw = encode(view.view_row())
+        if found is None:
+            documents.insert(transaction, views, raw)
+        else:
+            documents.replace(transaction, views, *found, raw)
+        return made
+
     def _number_index(self, transaction: Transaction, spec: IndexSpec, *, building: bool = False) -> IndexSpec:
         number = _next_id(transaction)
         # A number that was given in a transaction that failed is given again: what was learned then is not of this index.
@@ -446,36 +475,6 @@ class Catalog:
         more = True
         while more:
             more = await self._engine.write(_sweep_slice)
-
-
-def is_new_index(collection: Collection, spec: IndexSpec) -> bool:
-    """Whether an index has to be made; False where the same one exists.
-
-    Raises:
-        IndexOptionsConflict: 85, the same key with another name or other options.
-        IndexKeySpecsConflict: 86, the same name with another key or other options.
-    """
-    if spec.is_id and (collection.clustered or any(index.is_id for index in collection.indexes)):
-        return False
-    for index in collection.indexes:
-        same_key, same_options = index.same_key(spec), index.same_options(spec)
-        told = f"Requested index: {value_text(spec.document)}, existing index: {value_text(index.document)}"
-        if index.name == spec.name:
-            if not same_key:
-                raise IndexKeySpecsConflict(
-                    "An existing index has the same name as the requested index. When index names are not specified, "
-                    f"they are auto generated and can cause conflicts. Please refer to our documentation. {told}"
-                )
-            if not same_options:
-                raise IndexOptionsConflict(
-                    f"An equivalent index already exists with the same name but different options. {told}"
-                )
-            return False
-        if same_key and same_options:
-            raise IndexOptionsConflict(f"Index already exists with a different name: {index.name}")
-        if same_key:
-            raise IndexOptionsConflict(f"An equivalent index already exists with a different name and options. {told}")
-    return True
 
 
 def _entry_key(namespace: Namespace) -> bytes:

@@ -123,6 +123,20 @@ class Collection:
             row["info"] = {"readOnly": self.kind == "view"}
         return row
 
+    def view_row(self) -> Document:
+        """The row of a view in `system.views`."""
+        options = self.timeseries
+        row: Document = {"_id": str(self.namespace)}
+        if options is None:
+            row["viewOn"] = self.view_on
+            row["pipeline"] = self.pipeline
+        else:
+            row["viewOn"] = self.namespace.buckets.collection
+            row["pipeline"] = [{"$_internalUnpackBucket": options.unpack_spec()}]
+        if "collation" in self.options:
+            row["collation"] = self.options["collation"]
+        return row
+
     def _shown_options(self) -> Document:
         shown = dict(self.options)
         if "expireAfterSeconds" in shown:

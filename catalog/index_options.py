@@ -32,7 +32,7 @@ FIELDS_MAX: Final = 32
 ID_INDEX_NAME: Final = "_id_"
 TTL_SECONDS_MAX: Final = 2**31 - 1
 _SPECIAL: Final = frozenset({"text", "hashed", "2d", "2dsphere", "2dsphere_bucket"})
-_ID_OPTIONS: Final = frozenset({"key", "name", "ns", "v", "collation", "clustered", "unique"})
+_ID_OPTIONS: Final = frozenset({"key", "name", "ns", "v", "collation", "clustered"})
 _NOT_SHOWN: Final = frozenset({"ns", "background", "dropDups", "safe"})
 _TRUTHS: Final = frozenset({"unique", "sparse", "prepareUnique", "clustered", "background", "dropDups", "safe"})
 _OBJECTS: Final = frozenset({"partialFilterExpression", "collation", "storageEngine", "originalSpec"})
@@ -210,7 +210,7 @@ def _option(name: str, value: Any, spec: Document) -> Any:
         check_key(value)
         return value
     if name in _STRINGS:
-        if not isinstance(value, str):
+        if type_name(value) != "string":
             raise _wrong_type(name, value, "string")
         if name == "name":
             _check_name(value)
@@ -265,6 +265,8 @@ def _check_name(name: str) -> None:
 def _version(value: Any, spec: Document) -> int:
     if not is_number(value):
         raise _wrong_type("v", value, "number")
+    if not _number(value).is_integer():
+        raise BadValue(f"Index version must be representable as a 32-bit integer, but got {value_text(value)}")
     if _number(value) not in (1, 2):
         raise CannotCreateIndex(
             f"Invalid index specification {value_text(spec)}; cannot create an index with v={value_text(value)}"
@@ -277,7 +279,8 @@ def _id_specification(spec: Document, document: Document, default_collation: Doc
     if not is_id_key(document["key"]):
         raise BadValue(f"The field 'key' for an _id index must be {{_id: 1}}, but got {value_text(document['key'])}")
     for name in spec:
-        if name not in _ID_OPTIONS and name in OPTIONS:
+        allowed = name in _ID_OPTIONS or (name == "unique" and document.get("clustered"))
+        if not allowed and name in OPTIONS:
             raise InvalidIndexSpecificationOption(
                 f"The field '{name}' is not valid for an _id index specification. Specification: {value_text(spec)}"
             )

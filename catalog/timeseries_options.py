@@ -6,7 +6,7 @@ Rules, texts and codes are those of `create` and `collMod` in MongoDB 8.2 (manua
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from bson import Int64
+from bson import Decimal128, Int64
 
 from ..common.errors import (
     BadValue,
@@ -210,26 +210,26 @@ def _string(spec: Document, name: str) -> str | None:
     value = spec.get(name)
     if value is None:
         return None
-    if not isinstance(value, str):
+    if type_name(value) != "string":
         raise TypeMismatch(
             f"BSON field 'create.timeseries.{name}' is the wrong type '{type_name(value)}', expected type 'string'"
         )
     if "\0" in value:
         raise BadValue(f"BSON field 'create.timeseries.{name}' must not contain a null byte")
-    return value
+    return str(value)
 
 
 def _granularity(spec: Document, where: str) -> str | None:
     value = spec.get("granularity")
     if value is None:
         return None
-    if not isinstance(value, str):
+    if type_name(value) != "string":
         raise TypeMismatch(
             f"BSON field '{where}.granularity' is the wrong type '{type_name(value)}', expected type 'string'"
         )
     if value not in SPAN_SECONDS:
         raise BadValue(f"Enumeration value '{value}' for field '{where}.granularity' is not a valid value.")
-    return value
+    return str(value)
 
 
 def bucket_seconds(spec: Document, name: str, where: str) -> int | None:
@@ -242,7 +242,8 @@ def bucket_seconds(spec: Document, name: str, where: str) -> int | None:
             f"BSON field '{where}.{name}' is the wrong type '{type_name(value)}', expected types "
             "'[long, int, decimal, double]'"
         )
-    number = float(str(value))
+    # Decimals are rounded half to even, doubles cut.
+    number = float(value.to_decimal().to_integral_value()) if isinstance(value, Decimal128) else float(value)
     seconds = 0 if number != number else int(max(min(number, 2**31 - 1), -(2**31)))
     if seconds < 1:
         raise BadValue(f"BSON field '{name}' value must be >= 1, actual value '{seconds}'")

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from bson import Binary
 
-from ...catalog.catalog import Catalog
+from ...catalog.catalog import VIEWS, Catalog
 from ...catalog.collections import Collection
 from ...catalog.index_specs import IndexSpec
 from ...catalog.namespaces import Namespace, validate_collection_name
@@ -215,6 +215,8 @@ class Drop(Command):
             gone.append(namespace.buckets)
         elif namespace.is_buckets and catalog.get(namespace.view_of_buckets) is not None:
             gone.append(namespace.view_of_buckets)
+        elif namespace.collection == VIEWS:
+            gone += [view.namespace for view in catalog.list_collections(namespace.database) if view.is_view]
         reply: Document = {} if collection.is_view else {"nIndexesWas": _index_count(collection)}
         if collection.kind == "timeseries":
             buckets = catalog.get(namespace.buckets)
@@ -246,13 +248,15 @@ class ListCollections(Command):
         wanted = fields.take_document("filter", default=None)
         batch_size = take_batch_size(fields, fields.take_any("cursor"))
         name_only = fields.take_bool("nameOnly")
-        fields.take_bool("authorizedCollections")
+        fields.take_bool("authorizedCollections", exact=True)
         matches = None if not wanted else parse_filter(wanted).compile({})
         rows = []
         for collection in catalog.list_collections(request.database):
             row = collection.listing()
+            if name_only:
+                row = {"name": row["name"], "type": row["type"]}
             if matches is None or matches(row):
-                rows.append(encode({"name": row["name"], "type": row["type"]} if name_only else row))
+                rows.append(encode(row))
         return await rows_reply(context, request, rows, f"{request.database}.$cmd.listCollections", batch_size)
 
 

@@ -74,6 +74,8 @@ def read_create_options(request: Request, now_ms: int) -> CreateOptions:
     _validation(fields, options)
     view_on = fields.take_string("viewOn", default=None)
     pipeline = fields.take_list("pipeline", default=None)
+    if pipeline is not None:
+        pipeline = [stage for stage in pipeline if stage is not None]
     for position, stage in enumerate(pipeline or ()):
         if not isinstance(stage, dict):
             raise TypeMismatch(
@@ -155,13 +157,13 @@ def _capped(fields: Fields, options: Document) -> None:
     capped = fields.take_bool("capped")
     size = fields.take_whole_number("size", default=None, low=1, high=SIZE_MAX)
     documents = fields.take_whole_number("max", default=None)
-    if documents is not None and (documents >= DOCUMENTS_MAX or documents < -(1 << 63)):
+    if documents is not None and documents > DOCUMENTS_MAX:
         raise BadValue("max in a capped collection has to be < 2^31 or not set")
     if fields.take_any("autoIndexId") is not None and not fields.take_bool("autoIndexId"):
         raise InvalidOptions("autoIndexId:false is not allowed for collections in this database")
     if capped and size is None:
         raise InvalidOptions("the 'size' field is required when 'capped' is true")
-    if not capped and (size is not None or documents is not None):
+    if not capped and not fields.has("viewOn") and (size is not None or documents is not None):
         name = "size" if size is not None else "max"
         if fields.has("clusteredIndex") and name == "max":
             raise Location(6049204, "Clustered collections cannot have a maximum number of documents")
@@ -255,9 +257,10 @@ def _conflicts(
             raise InvalidOptions(f"{namespace}: 'timeseries' is not allowed with '{name}'")
     if view_on is not None:
         for name in present:
-            if name in ("viewOn", "pipeline", "collation") or (name == "capped" and not fields.take_bool("capped")):
-                continue
-            raise InvalidOptions(f"'{name}' is not supported on a view")
+            if name in ("idIndex", "autoIndexId", "expireAfterSeconds", "changeStreamPreAndPostImages"):
+                raise InvalidOptions(f"'{name}' is not supported on a view")
+            if name == "capped" and fields.take_bool("capped"):
+                raise InvalidOptions("Cannot create a capped view")
     if fields.has("idIndex") and fields.has("clusteredIndex"):
         raise InvalidOptions("idIndex is not allowed with clusteredIndex")
 
