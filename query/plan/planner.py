@@ -31,7 +31,7 @@ from .bounds import BoundsMaker, IndexBounds, same_value
 from .nodes import PlanNode
 from .scans import CollectionScan, Eof, Fetch, IdHack, IndexScan
 from .scans import Or as OrNode
-from .shaping import Limit, Project, ShowRecordId, Skip, Sort
+from .shaping import Limit, Project, ReturnKey, ShowRecordId, Skip, Sort
 
 TRIAL_ENTRIES: Final = 1000
 
@@ -437,11 +437,22 @@ def _shaped(source: PlanNode, wanted: Wanted, *, sorted_already: bool) -> PlanNo
         node = Skip(node, wanted.skip)
     if wanted.limit and not (isinstance(node, Sort) and not wanted.skip):
         node = Limit(node, wanted.limit)
+    if wanted.return_key:
+        node = ReturnKey(node, _key_paths(source))
     if wanted.show_record_id:
         node = ShowRecordId(node)
     if wanted.projection is not None and not wanted.projection.is_identity:
         node = Project(node, wanted.projection, wanted.matcher)
     return node
+
+
+def _key_paths(source: PlanNode) -> tuple[str, ...]:
+    """The paths of the index that is read; none without one."""
+    if isinstance(source, IndexScan):
+        return source.index.paths
+    if isinstance(source, IdHack):
+        return ("_id",)
+    return _key_paths(source.inputs[0]) if len(source.inputs) == 1 else ()
 
 
 def prefix_range(prefix: bytes) -> tuple[bytes, bytes]:

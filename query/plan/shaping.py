@@ -8,7 +8,8 @@ from bson import Int64
 
 from ...catalog.collections import Collection
 from ...catalog.documents import read_stats
-from ...common.values import Document
+from ...common.paths import get_path, split_path
+from ...common.values import MISSING, Document
 from ..match.base import MatchNode
 from ..projection import Projection
 from ..sort import Sorter, SortPattern
@@ -193,6 +194,29 @@ class ShowRecordId(PlanNode):
                     for document, key in zip(batch.documents(), batch.record_keys, strict=True)
                 ]
             )
+
+
+class ReturnKey(PlanNode):
+    """In place of each row, the values under which the index keeps it."""
+
+    stage = "RETURN_KEY"
+
+    def __init__(self, source: PlanNode, paths: tuple[str, ...]) -> None:
+        super().__init__(source)
+        self._parts = [(path, split_path(path)) for path in paths]
+
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        """See `PlanNode.batches`."""
+        for batch in self.inputs[0].batches(run):
+            if batch is None:
+                yield None
+                continue
+            rows: list[Document] = []
+            for document in batch.documents():
+                values = {path: get_path(document, parts) for path, parts in self._parts}
+                rows.append({path: None if value is MISSING else value for path, value in values.items()})
+            self.stats.advanced += len(rows)
+            yield RowBatch(documents=rows, record_keys=batch.record_keys)
 
 
 def _record_id(key: bytes) -> object:

@@ -199,6 +199,8 @@ def _count_limit(value: Any) -> int:
         number = float(str(value))
         if not math.isfinite(number) or not -(2.0**63) <= number < 2.0**63:
             raise FailedToParse(f"Cannot represent as a 64-bit integer: limit: {value}")
+        if number != int(number):
+            raise FailedToParse(f"Expected an integer: limit: {value}")
     limit = whole_number(value)
     if limit == -(2**63):
         raise BadValue("Limit value for count cannot be min long")
@@ -292,7 +294,7 @@ class Distinct(Command):
     reads = True
     op = "query"
 
-    async def run(self, context: Context, request: Request) -> Document:
+    async def run(self, context: Context, request: Request) -> Document | bytes:
         """Answer the values, each once, in order."""
         services = context.services
         asked = DistinctRequest(services, request)
@@ -306,6 +308,9 @@ class Distinct(Command):
         finally:
             execution.close()
         note_use(services, read, request)
+        if not read.source.is_plain:
+            # What went through a pipeline is answered with another type of `ok`.
+            return encode({"values": values.in_order(), "ok": 1})
         return {"values": values.in_order()}
 
 

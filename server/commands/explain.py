@@ -162,7 +162,7 @@ async def explain_read(context: Context, request: Request, read: Read, verbosity
         returned = 0
     all_plans = verbosity == "allPlansExecution"
     reply: Document = {"explainVersion": "1"}
-    if read.leaf is None or read.stages:
+    if read.leaf is None or read.stages or read.writer is not None:
         reply["stages"] = _stages(read, verbosity, all_plans=all_plans)
     else:
         reply |= _sections(read, read.leaf, read.matcher, verbosity, returned=returned, all_plans=all_plans)

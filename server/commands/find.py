@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ...common.collation import Collation
-from ...common.errors import BadValue, FailedToParse, InvalidPipelineOperator
+from ...common.errors import BadValue, FailedToParse, InvalidNamespace, InvalidPipelineOperator
 from ...common.values import Document
 from ...query.plan.planner import Wanted
 from ...query.projection import parse_projection
@@ -50,6 +50,8 @@ class FindRequest:
     def __init__(self, services: Services, request: Request) -> None:
         fields = Fields(request, "find", known=FIND_FIELDS)
         self.namespace = fields.take_namespace()
+        if self.namespace.collection.startswith("$"):
+            raise InvalidNamespace(f"Invalid namespace specified '{self.namespace}'")
         check_collection_uuid(fields, services.catalog, self.namespace)
         self.filter = take_filter(fields, "filter")
         self.sort_spec = fields.take_document("sort", default={})
