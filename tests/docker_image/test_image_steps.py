@@ -1,17 +1,18 @@
 """Every step of the Dockerfile is a script, and every script does its work here too, without a container engine."""
 
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
-
-from support.server_process import free_port, wait_for_port
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
@@ -68,9 +69,27 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bucketd"
 
 
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+def wait_for_port(port: int, process: "subprocess.Popen[str]") -> None:
+    """Return once the server has written its ready line; its output is read on in the background."""
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if '"Waiting for connections"' in line and json.loads(line)["attr"]["port"] == port:
+            threading.Thread(target=process.stdout.read, daemon=True).start()
+            return
+    raise AssertionError("".join(seen))
+
+
 def start_container(
     installed: Path, dbpath: Path, scripts: Path, **environment: str
-) -> tuple[subprocess.Popen[bytes], int]:
+) -> tuple[subprocess.Popen[str], int]:
     """Run the entrypoint as the image would; returns the process and its port once it serves."""
     port = free_port()
     process = subprocess.Popen(
@@ -83,13 +102,14 @@ def start_container(
             "BUCKETD_BIND_IP": "127.0.0.1",
             **environment,
         },
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     wait_for_port(port, process)
     return process, port
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=30) == 0
 

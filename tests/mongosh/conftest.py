@@ -61,7 +61,7 @@ def shell(mongosh_path: Path, shell_server: ServerProcess, tmp_path_factory: pyt
 
     def type_into(lines: str) -> str:
         finished = subprocess.run(
-            ["node", str(mongosh_path), f"{shell_server.uri}/weather_shell", "--quiet"],
+            ["node", str(mongosh_path), f"mongodb://127.0.0.1:{shell_server.port}/weather_shell", "--quiet"],
             input=lines,
             capture_output=True,
             text=True,
