@@ -103,7 +103,8 @@ fn count_rows(bucket: &[u8], time_field: &[u8]) -> Result<usize, Failure> {
         Some(times) if times.kind == kind::OBJECT => Ok(elements(times.value)?.count()),
         Some(times) => {
             let mut count = 0;
-            for entry in ColumnDecoder::new(packed(times)?, ROWS_MAX) {
+            let mut column = ColumnDecoder::new(packed(times)?, ROWS_MAX);
+            while let Some(entry) = column.advance() {
                 entry?;
                 count += 1;
             }
@@ -124,7 +125,7 @@ fn data_of(bucket: &[u8]) -> Result<Element<'_>, Failure> {
 }
 
 /// The bytes of a column.
-fn packed(element: Element<'_>) -> Result<&[u8], Failure> {
+pub fn packed(element: Element<'_>) -> Result<&[u8], Failure> {
     if element.kind != kind::BINARY || element.value.get(4) != Some(&COLUMN_SUBTYPE) {
         return Err(Failure::new(INVALID_COLUMN, "a column of the bucket is no binary data of subtype 7"));
     }
@@ -158,14 +159,15 @@ impl<'a> Field<'a> {
     /// Append the value of the next row, where it has one; returns whether.
     fn write(&mut self, row: usize, name: &[u8], out: &mut Vec<u8>) -> Result<bool, Failure> {
         match &mut self.source {
-            Source::Packed(decoder) => match decoder.next() {
-                Some(entry) => Ok(match entry? {
-                    Some(value) => {
-                        writer::element(out, value.kind(), name, value.bytes());
-                        true
+            Source::Packed(decoder) => match decoder.advance() {
+                Some(entry) => {
+                    let present = entry?;
+                    if present {
+                        let (kind, value) = decoder.value();
+                        writer::element(out, kind, name, value);
                     }
-                    None => false,
-                }),
+                    Ok(present)
+                }
                 None => Err(Failure::new(6067601, "a column of the bucket has fewer entries than control.count says")),
             },
             Source::Plain { rest, ahead } => match ahead {
@@ -185,11 +187,16 @@ fn next_row<'a>(rest: &mut Elements<'a>) -> Result<Option<(usize, Element<'a>)>,
         return Ok(None);
     };
     let element = element?;
-    let row = std::str::from_utf8(element.name)
+    let row = row_number(element.name)?;
+    Ok(Some((row, element)))
+}
+
+/// The row that a name in a column of version 1 stands for.
+pub fn row_number(name: &[u8]) -> Result<usize, Failure> {
+    std::str::from_utf8(name)
         .ok()
         .and_then(|name| name.parse().ok())
-        .ok_or_else(|| Failure::new(22, "a row number of the bucket is no number"))?;
-    Ok(Some((row, element)))
+        .ok_or_else(|| Failure::new(22, "a row number of the bucket is no number"))
 }
 
 /// Call `each` with every measurement of the bucket as a raw document, in stored order.
