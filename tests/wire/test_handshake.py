@@ -1,5 +1,6 @@
 """hello in all its forms, and the small commands of a first contact."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -140,11 +141,21 @@ def test_hello_streams_to_who_allows_it(wire: WireClient) -> None:
         previous = reply.request_id
 
 
-def test_who_disconnects_ends_the_stream(server: ServerProcess, wire: WireClient) -> None:
-    with WireClient(server.port) as watcher:
-        watcher.tell({"hello": 1, "topologyVersion": version_of(wire), "maxAwaitTimeMS": 60_000}, flags=EXHAUST_ALLOWED)
-    while wire.ask({"serverStatus": 1})["connections"]["awaitingTopologyChanges"] > 0:
-        pass
+def test_who_disconnects_ends_the_stream(start_server: Callable[..., ServerProcess]) -> None:
+    own = start_server()
+    with WireClient(own.port) as wire:
+        version = version_of(wire)
+        with WireClient(own.port) as watcher:
+            watcher.tell({"hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 60_000}, flags=EXHAUST_ALLOWED)
+            while awaiting(wire) == 0:
+                pass
+        while awaiting(wire) > 0:
+            pass
+
+
+def awaiting(wire: WireClient) -> int:
+    count: int = wire.ask({"serverStatus": 1})["connections"]["awaitingTopologyChanges"]
+    return count
 
 
 @pytest.mark.parametrize(
