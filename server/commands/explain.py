@@ -158,7 +158,7 @@ async def explain_read(context: Context, request: Request, read: Read, verbosity
     returned: int | None = None
     if verbosity != "queryPlanner":
         returned = await _run(services, read, request)
-    if isinstance(read.root, Modify):
+    if isinstance(read.root, PassThrough):
         returned = 0
     all_plans = verbosity == "allPlansExecution"
     reply: Document = {"explainVersion": "1"}

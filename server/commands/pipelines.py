@@ -12,7 +12,7 @@ from ...query.match.logical import And
 from ...query.pipeline.base import PipelineContext
 from ...query.pipeline.parse import Pipeline, parse_pipeline
 from ...query.plan.nodes import PlanNode
-from ...query.plan.planner import Wanted
+from ...query.plan.planner import Planned, Wanted
 from ...query.plan.scans import Eof
 from ..context import Services
 from ..operations import Operation
@@ -125,7 +125,10 @@ class PipelinePlanner:
         else:
             node, rest = self._documents(source, pipeline, read)
         made = rest.nodes(node)
-        read.stages = [(stage.serialize(), stage_node) for stage, stage_node in made]
+        if source.is_timeseries and node.inputs:
+            read.leaf = Planned(node.inputs[0], [])
+            read.stages = [({"$_internalUnpackBucket": node.describe()}, node)]
+        read.stages += [(stage.serialize(), stage_node) for stage, stage_node in made]
         read.root = made[-1][1] if made else node
         return read
 

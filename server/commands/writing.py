@@ -423,7 +423,7 @@ async def change_one(
         found = await _first(services, collection, selection, operation)
         if found is None:
             return None if otherwise is None else await _write_in(services, namespace, otherwise)
-        done, result = await _change_at(services, collection, *found, selection, change)
+        done, result = await change_at(services, collection, *found, selection, change)
         if done:
             return result
         operation.check()
@@ -476,7 +476,7 @@ async def _first(
         execution.close()
 
 
-async def _change_at(
+async def change_at(
     services: Services,
     collection: Collection,
     record_key: bytes,
