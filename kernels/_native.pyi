@@ -26,9 +26,7 @@ def document_shape(document: bytes, depth_max: int) -> tuple[int, int]:
         ValueError: the bytes are no BSON. Values other than documents and arrays are not looked into.
     """
 
-def key_string(
-    values: bytes, descending: Sequence[bool] = (), collate: Callable[[str], bytes] | None = None
-) -> bytes:
+def key_string(values: bytes, descending: Sequence[bool] = (), collate: Callable[[str], bytes] | None = None) -> bytes:
     """Bytes that compare, unsigned, as the values of a document do in the order of BSON.
 
     Args:
@@ -87,9 +85,7 @@ class IndexKeyMaker:
             ParallelArrays, AmbiguousPath: no keys can be made.
         """
 
-    def rows(
-        self, document: bytes, collate: Callable[[str], bytes] | None = None
-    ) -> list[tuple[bytes, bytes]]:
+    def rows(self, document: bytes, collate: Callable[[str], bytes] | None = None) -> list[tuple[bytes, bytes]]:
         """For each entry its key at full length (not capped) and its values as raw BSON, named by the paths.
 
         Equal entries may stand more than once. Raises as `keys`.
@@ -171,7 +167,13 @@ class BucketBuilder:
     """A bucket that is being filled: columns, minima and maxima, and what decides whether it takes one more."""
 
     def __new__(
-        cls, time_field: str, meta_field: str | None, meta: bytes | None, bucket_id: bytes, min_ms: int, version: int = 2
+        cls,
+        time_field: str,
+        meta_field: str | None,
+        meta: bytes | None,
+        bucket_id: bytes,
+        min_ms: int,
+        version: int = 2,
     ) -> BucketBuilder:
         """An empty bucket.
 
@@ -217,6 +219,9 @@ class BucketBuilder:
     @property
     def count(self) -> int:
         """Measurements in it, those not yet encoded included."""
+
+    def clone(self) -> BucketBuilder:
+        """A copy that grows apart from this one: what to go back to when a commit fails."""
 
     @property
     def uncommitted(self) -> int:
@@ -291,7 +296,9 @@ def keep_rows(bucket: bytes, time_field: str, meta_field: str | None, keep: byte
     None where no row is left. Raises BucketError as `unpack_rows`.
     """
 
-def validate_bucket(bucket: bytes, time_field: str, meta_field: str | None, span_ms: int, rounding_ms: int) -> list[str]:
+def validate_bucket(
+    bucket: bytes, time_field: str, meta_field: str | None, span_ms: int, rounding_ms: int
+) -> list[str]:
     """What is wrong with a stored bucket: control against data, order, counts, names, versions; empty where nothing is."""
 
 def column_decode(column: bytes, entries_max: int) -> list[bytes | None]:
@@ -310,3 +317,44 @@ def validate_document(document: bytes, depth_max: int = 200) -> None:
     Raises:
         ValueError: what is wrong.
     """
+
+def split_documents(buffer: bytes) -> list[bytes]:
+    """The raw documents that lie back to back in a buffer; only their lengths are looked at.
+
+    Raises:
+        ValueError: the buffer does not end with a document.
+    """
+
+def array_to_documents(array: bytes) -> list[bytes]:
+    """The raw documents in a raw array.
+
+    Raises:
+        ValueError: it is no array, or holds something else.
+    """
+
+def concat_array(documents: list[bytes]) -> bytes:
+    """A raw array of raw documents, which are not looked at."""
+
+def find_field(document: bytes, name: str) -> tuple[int, bytes] | None:
+    """Type byte and raw value of the first top-level field of this name.
+
+    Raises:
+        ValueError: the document is cut wrong before it.
+    """
+
+def with_id(document: bytes) -> bytes:
+    """The document with its `_id` as first field, a new ObjectId where it had none; the same object if nothing changes.
+
+    Raises:
+        ValueError: the document is cut wrong.
+    """
+
+def compare_values(left: bytes, right: bytes) -> int:
+    """-1, 0 or 1 as one value stands to another in the order of BSON; each is its type byte and its value.
+
+    Raises:
+        ValueError: one of them is no BSON.
+    """
+
+def new_object_id() -> bytes:
+    """The twelve bytes of a new ObjectId."""

@@ -3,18 +3,36 @@
 
 use pyo3::prelude::*;
 
+mod bucket;
+mod bucket_check;
+mod bucket_columns;
+mod bucket_edge;
 mod checksum;
 pub mod column;
+mod compare;
+mod control;
 mod decimal;
+mod documents;
+mod documents_edge;
 mod elements;
 mod index_edge;
 mod index_keys;
 mod keystring;
+mod object_id;
+mod partition;
 mod shape;
+mod stored;
+mod unpack;
+mod unpack_edge;
+mod validate;
+mod writer;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(checksum::crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(shape::document_shape, module)?)?;
+    documents_edge::add(module)?;
+    bucket_edge::add(module)?;
+    unpack_edge::add(module)?;
     index_edge::add(module)
 }

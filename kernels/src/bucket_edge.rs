@@ -1,0 +1,327 @@
+//! The edge to Python of partitioning and of buckets that are being filled.
+
+use crate::bucket::{Bucket, Buffer, Limits};
+use crate::bucket_check;
+use crate::partition::{partition as take_apart, Batch, Measurement, Series};
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+use std::sync::Arc;
+
+/// A batch and the bytes it lies in.
+struct Shared {
+    buffer: Buffer,
+    batch: Batch,
+}
+
+#[pyclass(frozen, module = "bucketd.kernels._native")]
+struct Partition {
+    shared: Arc<Shared>,
+}
+
+#[pymethods]
+impl Partition {
+    #[getter]
+    fn runs(&self) -> Vec<Run> {
+        (0..self.shared.batch.series.len())
+            .map(|at| Run {
+                shared: Arc::clone(&self.shared),
+                at,
+            })
+            .collect()
+    }
+
+    #[getter]
+    fn errors(&self) -> Vec<(usize, i32, String)> {
+        self.shared.batch.errors.clone()
+    }
+
+    #[getter]
+    fn count(&self) -> usize {
+        self.shared.batch.count
+    }
+}
+
+#[pyclass(frozen, module = "bucketd.kernels._native")]
+struct Run {
+    shared: Arc<Shared>,
+    at: usize,
+}
+
+impl Run {
+    fn series(&self) -> PyResult<&Series> {
+        self.shared
+            .batch
+            .series
+            .get(self.at)
+            .ok_or_else(|| PyIndexError::new_err("no such run"))
+    }
+
+    fn measurement(&self, position: usize) -> PyResult<&Measurement> {
+        self.series()?
+            .measurements
+            .get(position)
+            .ok_or_else(|| PyIndexError::new_err("position is beyond the run"))
+    }
+}
+
+#[pymethods]
+impl Run {
+    #[getter]
+    fn meta<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        Ok(self.series()?.meta.as_ref().map(|meta| PyBytes::new(py, meta)))
+    }
+
+    #[getter]
+    fn first_ms(&self) -> PyResult<i64> {
+        Ok(self.measurement(0)?.time_ms)
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(self.series()?.measurements.len())
+    }
+
+    fn time_ms(&self, position: usize) -> PyResult<i64> {
+        Ok(self.measurement(position)?.time_ms)
+    }
+
+    fn index(&self, position: usize) -> PyResult<usize> {
+        Ok(self.measurement(position)?.index)
+    }
+
+    #[pyo3(signature = (start = 0, stop = None))]
+    fn indices(&self, start: usize, stop: Option<usize>) -> PyResult<Vec<usize>> {
+        let all = &self.series()?.measurements;
+        let stop = stop.unwrap_or(all.len()).min(all.len());
+        let some = all.get(start.min(stop)..stop).unwrap_or_default();
+        Ok(some.iter().map(|measurement| measurement.index).collect())
+    }
+
+    fn document<'py>(&self, py: Python<'py>, position: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.shared.buffer.as_ref().as_ref();
+        Ok(PyBytes::new(py, &self.measurement(position)?.document(bytes)))
+    }
+}
+
+#[derive(FromPyObject)]
+enum Documents {
+    #[pyo3(transparent)]
+    Buffer(PyBackedBytes),
+    #[pyo3(transparent)]
+    List(Vec<PyBackedBytes>),
+}
+
+fn joined(documents: &[PyBackedBytes]) -> PyResult<Vec<u8>> {
+    let mut buffer = Vec::with_capacity(documents.iter().map(|document| document.len()).sum());
+    for document in documents {
+        let claimed = crate::elements::int32(document)?;
+        if usize::try_from(claimed).ok() != Some(document.len()) {
+            return Err(PyValueError::new_err("a document's length is wrong"));
+        }
+        buffer.extend_from_slice(document);
+    }
+    Ok(buffer)
+}
+
+#[pyfunction]
+#[pyo3(signature = (documents, time_field, meta_field))]
+fn partition(
+    py: Python<'_>,
+    documents: Documents,
+    time_field: &str,
+    meta_field: Option<&str>,
+) -> PyResult<Partition> {
+    let buffer: Buffer = match documents {
+        Documents::Buffer(bytes) => Arc::new(bytes),
+        Documents::List(list) => Arc::new(joined(&list)?),
+    };
+    let batch = py.detach(|| {
+        let bytes = buffer.as_ref().as_ref();
+        take_apart(bytes, time_field.as_bytes(), meta_field.map(str::as_bytes))
+    })?;
+    Ok(Partition {
+        shared: Arc::new(Shared { buffer, batch }),
+    })
+}
+
+#[pyclass(module = "bucketd.kernels._native")]
+struct BucketBuilder {
+    bucket: Bucket,
+}
+
+#[pymethods]
+impl BucketBuilder {
+    #[new]
+    #[pyo3(signature = (time_field, meta_field, meta, bucket_id, min_ms, version = 2))]
+    fn new(
+        time_field: &str,
+        meta_field: Option<&str>,
+        meta: Option<&[u8]>,
+        bucket_id: &[u8],
+        min_ms: i64,
+        version: i32,
+    ) -> PyResult<Self> {
+        let id = bucket_id
+            .try_into()
+            .map_err(|_| PyValueError::new_err("a bucket's id has 12 bytes"))?;
+        if version != 1 && version != 2 {
+            return Err(PyValueError::new_err("a bucket begins with version 1 or 2"));
+        }
+        if let Some(meta) = meta {
+            let (type_byte, value) = meta
+                .split_first()
+                .ok_or_else(|| PyValueError::new_err("meta has no type byte"))?;
+            if crate::elements::value_length(*type_byte, value)? != value.len() {
+                return Err(PyValueError::new_err("meta's length is wrong"));
+            }
+            crate::validate::check_value(*type_byte, value, crate::validate::DEPTH_MAX)?;
+        }
+        let meta_field = meta_field.map(str::as_bytes);
+        Ok(Self {
+            bucket: Bucket::new(id, time_field.as_bytes(), meta_field, meta, min_ms, version),
+        })
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (bucket, time_field, meta_field))]
+    fn from_document(
+        py: Python<'_>,
+        bucket: &[u8],
+        time_field: &str,
+        meta_field: Option<&str>,
+    ) -> PyResult<Self> {
+        let meta_field = meta_field.map(str::as_bytes);
+        let bucket = py.detach(|| Bucket::reopen(bucket, time_field.as_bytes(), meta_field))?;
+        Ok(Self { bucket })
+    }
+
+    #[pyo3(signature = (run, start, *, span_ms, max_count, effective_max, absolute_max, min_count, large_threshold = 512))]
+    #[allow(clippy::too_many_arguments)]
+    fn append_run(
+        &mut self,
+        py: Python<'_>,
+        run: &Bound<'_, Run>,
+        start: usize,
+        span_ms: i64,
+        max_count: usize,
+        effective_max: usize,
+        absolute_max: usize,
+        min_count: usize,
+        large_threshold: usize,
+    ) -> PyResult<(usize, Option<&'static str>, bool)> {
+        let limits = Limits {
+            span_ms,
+            max_count,
+            effective_max,
+            absolute_max,
+            min_count,
+            large_threshold,
+        };
+        let run = run.get();
+        let rest = run
+            .series()?
+            .measurements
+            .get(start..)
+            .ok_or_else(|| PyIndexError::new_err("start is beyond the run"))?;
+        let buffer = &run.shared.buffer;
+        let bucket = &mut self.bucket;
+        let (taken, refusal, kept_open) = py.detach(|| bucket.append(buffer, rest, &limits))?;
+        Ok((taken, refusal.map(|refusal| refusal.name()), kept_open))
+    }
+
+    fn document<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bucket = &mut self.bucket;
+        let document = py.detach(|| bucket.document())?;
+        Ok(PyBytes::new(py, &document))
+    }
+
+    fn clone(&self) -> Self {
+        Self {
+            bucket: self.bucket.clone(),
+        }
+    }
+
+    #[getter]
+    fn count(&self) -> usize {
+        self.bucket.count()
+    }
+
+    #[getter]
+    fn uncommitted(&self) -> usize {
+        self.bucket.pending.len()
+    }
+
+    #[getter]
+    fn min_ms(&self) -> i64 {
+        self.bucket.min_ms
+    }
+
+    #[getter]
+    fn max_ms(&self) -> i64 {
+        self.bucket.max_ms
+    }
+
+    #[getter]
+    fn size_bytes(&self) -> usize {
+        self.bucket.size_bytes()
+    }
+
+    #[getter]
+    fn memory_bytes(&self) -> usize {
+        self.bucket.memory_bytes()
+    }
+
+    #[getter]
+    fn version(&self) -> i32 {
+        self.bucket.version
+    }
+
+    #[getter]
+    fn bucket_id<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.bucket.id)
+    }
+
+    #[getter]
+    fn meta<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        self.bucket.meta.as_ref().map(|meta| PyBytes::new(py, meta))
+    }
+}
+
+#[pyfunction]
+#[pyo3(signature = (bucket, time_field, meta_field, keep))]
+fn keep_rows<'py>(
+    py: Python<'py>,
+    bucket: &[u8],
+    time_field: &str,
+    meta_field: Option<&str>,
+    keep: &[u8],
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let meta_field = meta_field.map(str::as_bytes);
+    let kept = py.detach(|| Bucket::keep_rows(bucket, time_field.as_bytes(), meta_field, keep))?;
+    Ok(kept.map(|kept| PyBytes::new(py, &kept)))
+}
+
+#[pyfunction]
+#[pyo3(signature = (bucket, time_field, meta_field, span_ms, rounding_ms))]
+fn validate_bucket(
+    py: Python<'_>,
+    bucket: &[u8],
+    time_field: &str,
+    meta_field: Option<&str>,
+    span_ms: i64,
+    rounding_ms: i64,
+) -> Vec<String> {
+    let meta_field = meta_field.map(str::as_bytes);
+    py.detach(|| bucket_check::problems(bucket, time_field.as_bytes(), meta_field, span_ms, rounding_ms))
+}
+
+/// Add these functions to the module.
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Run>()?;
+    module.add_class::<Partition>()?;
+    module.add_class::<BucketBuilder>()?;
+    module.add_function(wrap_pyfunction!(partition, module)?)?;
+    module.add_function(wrap_pyfunction!(keep_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(validate_bucket, module)?)
+}
