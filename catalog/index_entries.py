@@ -30,19 +30,28 @@ def entry_keys(transaction: Transaction, index: IndexSpec, raw: bytes) -> list[b
         CannotIndexParallelArrays: two fields of the index are arrays.
         Location: 16746, a number in a path is both a position and a field.
     """
-    state = index.state
-    if state.accepts is not None and not state.accepts(raw):
-        return []
-    try:
-        keys, arrays = (state.make_keys or prepare(index))(raw)
-    except ParallelArrays as error:
-        raise CannotIndexParallelArrays(str(error)) from None
-    except AmbiguousPath as error:
-        raise Location(16746, str(error)) from None
+    keys, arrays = _keys(index, raw)
     long = any(len(key) == LONG_KEY_BYTES for key in keys)
     if arrays is not None or long:
         _learn(transaction, index, arrays, long)
     return keys
+
+
+def keys_of(index: IndexSpec, raw: bytes) -> list[bytes]:
+    """The same of a document that is stored already: nothing is learned."""
+    return _keys(index, raw)[0]
+
+
+def _keys(index: IndexSpec, raw: bytes) -> tuple[list[bytes], list[list[int]] | None]:
+    state = index.state
+    if state.accepts is not None and not state.accepts(raw):
+        return [], None
+    try:
+        return (state.make_keys or prepare(index))(raw)
+    except ParallelArrays as error:
+        raise CannotIndexParallelArrays(str(error)) from None
+    except AmbiguousPath as error:
+        raise Location(16746, str(error)) from None
 
 
 def prepare(index: IndexSpec) -> Callable[[bytes], tuple[list[bytes], list[list[int]] | None]]:
@@ -78,6 +87,12 @@ def add_entry(
     except KeyTaken:
         if transaction.get("indexes", entry) != record_key:
             raise duplicate(collection, index, key, raw) from None
+
+
+def record_under(snapshot: Snapshot, index: IndexSpec, key: bytes, record_key: bytes) -> bytes | None:
+    """The record that an index keeps under a key, or under this key for this record where it may keep several."""
+    entry = number_key(index.id) + key
+    return snapshot.get("indexes", entry if index.unique else entry + _suffix(record_key))
 
 
 def remove_entry(transaction: Transaction, index: IndexSpec, key: bytes, record_key: bytes) -> None:

@@ -17,6 +17,8 @@ from .aggregate import Aggregate, CountCommand, Distinct
 from .authentication import Authenticate, Logout, SaslContinue, SaslStart
 from .base import Command
 from .bulk_write import BulkWrite
+from .collection_changes import CollMod
+from .collection_stats import CollStats, Validate
 from .collections import Create, Drop, ListCollections, RenameCollection
 from .cursors import GetMore, KillCursors
 from .databases import DataSize, DbStats, DropDatabase, ListDatabases
@@ -110,6 +112,8 @@ COMMANDS: Final = table_of(
     CommitTransaction(),
     ConnPoolStats(),
     ConnectionStatus(),
+    CollMod(),
+    CollStats(),
     Create(),
     CreateUser(),
     CurrentOp(),
@@ -167,6 +171,7 @@ COMMANDS: Final = table_of(
     Top(),
     UpdateUser(),
     UsersInfo(),
+    Validate(),
     WhatsMyUri(),
     *refused_commands(),
 )
