@@ -6,6 +6,7 @@ use super::{
 };
 use crate::elements::kind;
 
+mod blocks;
 mod generate;
 mod growth;
 mod known;

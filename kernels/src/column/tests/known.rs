@@ -175,6 +175,38 @@ fn objects() {
 }
 
 #[test]
+fn sections_of_old_versions_take_arrays_whole() {
+    let array = b"\x0c\0\0\0\x100\0\x01\0\0\0\0".to_vec();
+    let entry = object(&[(kind::ARRAY, "a", array)]);
+    let mut column = vec![0xF0];
+    column.extend(entry.iter().flat_map(|(_, value)| value.clone()));
+    column.extend(hex("800d0000000000000000"));
+    column.push(0);
+    assert_eq!(decode(&column, 2), Ok(vec![entry.clone(), entry.clone()]));
+    // Read as a section of today, the array's own scalar is the stream.
+    column[0] = 0xF1;
+    assert_eq!(decode(&column, 2), Ok(vec![entry.clone(), entry]));
+}
+
+#[test]
+fn arrays_and_values_that_change_type_inside() {
+    let array = |value: Entry| {
+        let (_, body) = object(&[field("0", value)]).unwrap_or_default();
+        Some((kind::ARRAY, body))
+    };
+    check(
+        concat!(
+            "f20c00000010300001000000",
+            "00800e00000000000000",
+            "0200020000006100",
+            "800e00000000000000",
+            "0000"
+        ),
+        &[array(int32(1)), array(string("a")), array(string("a"))],
+    );
+}
+
+#[test]
 fn no_entries() {
     check("00", &[]);
 }
