@@ -27,7 +27,7 @@ from ...query.match.parse import parse_filter
 from ..context import Context, Request
 from .arguments import Fields
 from .base import Command
-from .create_options import SIZE_MAX, check_view
+from .create_options import DOCUMENTS_MAX, SIZE_MAX, check_view, check_view_name
 from .reading import check_collection_uuid
 from .timeseries_writes import index_for_view
 
@@ -89,7 +89,11 @@ class _Change:
         self._pipeline = fields.take_list("pipeline", default=None)
         self._capped_size = fields.take_whole_number("cappedSize", default=None, low=1, high=SIZE_MAX)
         self._capped_max = fields.take_whole_number("cappedMax", default=None)
+        if self._capped_max is not None and self._capped_max > DOCUMENTS_MAX - 1:
+            raise BadValue("max in a capped collection has to be < 2^31 or not set")
         images = fields.nested("changeStreamPreAndPostImages", known=("enabled",))
+        if images is not None and not images.has("enabled"):
+            raise images.missing("enabled")
         self._images = None if images is None else images.take_bool("enabled", exact=True)
         self._dry_run = fields.take_bool("dryRun", default=False)
 
@@ -105,16 +109,15 @@ class _Change:
                 raise InvalidOptions(f"option not supported on a view: {name}")
         if self._view_on is None and self._pipeline is None:
             return
-        if self._view_on is None:
-            raise InvalidOptions("Must specify 'viewOn' when modifying 'pipeline' of a view")
-        if self._pipeline is None:
-            raise InvalidOptions("Must specify 'pipeline' when modifying 'viewOn' of a view")
-        if self._view_on == "":
-            raise InvalidOptions("'viewOn' cannot be empty")
-        for stage in self._pipeline:
-            if not isinstance(stage, dict):
-                raise TypeMismatch("Each element of the 'pipeline' array must be an object")
-        self._options = {"viewOn": self._view_on, "pipeline": self._pipeline}
+        if self._view_on is not None:
+            check_view_name(self._view_on, self._collection.namespace)
+            self._options["viewOn"] = self._view_on
+        if self._pipeline is not None:
+            stages = [stage for stage in self._pipeline if stage is not None]
+            for stage in stages:
+                if not isinstance(stage, dict):
+                    raise TypeMismatch("Each element of the 'pipeline' array must be an object")
+            self._options["pipeline"] = stages
         check_view(catalog, self._collection.namespace, {**self._collection.options, **self._options})
 
     def on_timeseries(self) -> None:
@@ -312,7 +315,8 @@ class _Change:
                 f"BSON field 'collMod.index.expireAfterSeconds' is the wrong type '{type_name(value)}', "
                 "expected types '[long, int, decimal, double]'"
             )
-        number = float(value.to_decimal()) if isinstance(value, Decimal128) else float(value)
+        # Decimals are rounded half to even, doubles cut.
+        number = float(value.to_decimal().to_integral_value()) if isinstance(value, Decimal128) else float(value)
         seconds = 0 if math.isnan(number) else int(max(min(number, TTL_SECONDS_MAX), -TTL_SECONDS_MAX))
         if seconds < 0:
             raise InvalidOptions("TTL index 'expireAfterSeconds' option cannot be less than 0")

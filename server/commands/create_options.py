@@ -94,6 +94,8 @@ def read_create_options(request: Request, now_ms: int) -> CreateOptions:
         if parsed is not None:
             options["collation"] = parsed.to_document()
     images = fields.nested("changeStreamPreAndPostImages", known=("enabled",))
+    if images is not None and not images.has("enabled"):
+        raise images.missing("enabled")
     if images is not None and images.take_bool("enabled", exact=True):
         options["changeStreamPreAndPostImages"] = {"enabled": True}
     if fields.take_document("encryptedFields", default=None) is not None:
@@ -112,7 +114,7 @@ def read_create_options(request: Request, now_ms: int) -> CreateOptions:
         made.options = {"viewOn": view_on, "pipeline": pipeline or []}
         if "collation" in options:
             made.options["collation"] = options["collation"]
-        _check_view_name(view_on, namespace)
+        check_view_name(view_on, namespace)
     if id_index is not None:
         made.id_index = _id_index(id_index, options.get("collation"))
     return made
@@ -277,7 +279,12 @@ def _expiry(fields: Fields, options: Document, now_ms: int) -> None:
     options["expireAfterSeconds"] = Int64(lifetime_seconds(value, now_ms))
 
 
-def _check_view_name(view_on: str, namespace: Namespace) -> None:
+def check_view_name(view_on: str, namespace: Namespace) -> None:
+    """Refuse what no collection below a view can be called.
+
+    Raises:
+        BadValue, InvalidNamespace
+    """
     if view_on == "":
         raise BadValue("'viewOn' cannot be empty")
     if view_on.startswith(".") or "\0" in view_on or "$" in view_on:
