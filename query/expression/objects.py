@@ -1,9 +1,9 @@
-"""Objects: `$mergeObjects $objectToArray $getField`."""
+"""Objects: `$mergeObjects $objectToArray $getField $setField $unsetField`."""
 
 from typing import Any, Final
 
 from ...common.errors import Location
-from ...common.values import MISSING, Document, type_name
+from ...common.values import MISSING, Document, is_string, type_name
 from .arithmetic import absent
 from .base import VARIADIC, Constant, Expression, FieldPath, Lazy, OperatorParser, ParseContext, Variables, call_of
 
@@ -57,8 +57,51 @@ def _parse_get_field(name: str, spec: Any, context: ParseContext) -> Expression:
     return Lazy(name, [field, source], evaluate, {"field": field.serialize(), "input": source.serialize()})
 
 
+def _parse_set_field(name: str, spec: Any, context: ParseContext) -> Expression:
+    wanted = ("field", "input", "value") if name == "$setField" else ("field", "input")
+    if not isinstance(spec, dict):
+        raise Location(4161100, f"{name} only supports an object as its argument")
+    for key in spec:
+        if key not in wanted:
+            raise Location(4161101, f"{name} found an unknown argument: {key}")
+    for key, code in (("field", 4161102), ("value", 4161103), ("input", 4161109)):
+        if key in wanted and key not in spec:
+            raise Location(code, f"{name} requires '{key}' to be specified")
+    if isinstance(spec["field"], str) and spec["field"].startswith("$"):
+        raise Location(
+            4161108,
+            f"'{spec['field']}' is a field path reference which is not allowed in this context. "
+            f"Did you mean {{$literal: '{spec['field']}'}}?",
+        )
+    field, source = context.parse(spec["field"]), context.parse(spec["input"])
+    if not isinstance(field, Constant):
+        raise Location(4161106, f"{name} requires 'field' to evaluate to a constant")
+    if not is_string(field.value):
+        raise Location(4161107, f"{name} requires 'field' to evaluate to type String, but got {type_name(field.value)}")
+    key = str(field.value)
+    value_of = context.parse(spec["value"]) if "value" in wanted else None
+
+    def evaluate(document: Document, variables: Variables) -> Any:
+        value = MISSING if value_of is None else value_of.evaluate(document, variables)
+        target = source.evaluate(document, variables)
+        if absent(target):
+            return None
+        if not isinstance(target, dict):
+            raise Location(4161105, f"{name} requires 'input' to evaluate to type Object, but got {type_name(target)}")
+        if value is MISSING:
+            return {other: item for other, item in target.items() if other != key}
+        return {**target, key: value}
+
+    shown: Document = {"field": field.serialize(), "input": source.serialize()}
+    if value_of is not None:
+        shown["value"] = value_of.serialize()
+    return Lazy(name, [field, source, *([] if value_of is None else [value_of])], evaluate, shown)
+
+
 OPERATORS: Final[dict[str, OperatorParser]] = {
     "$getField": _parse_get_field,
     "$mergeObjects": call_of(merge, 0, VARIADIC),
     "$objectToArray": call_of(_to_array, 1),
+    "$setField": _parse_set_field,
+    "$unsetField": _parse_set_field,
 }

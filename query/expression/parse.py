@@ -4,7 +4,20 @@ from typing import Any, Final
 
 from ...common.errors import FailedToParse, InvalidPipelineOperator, Location, NotImplemented
 from ...common.field_paths import parse_field_path
-from . import arithmetic, arrays, conditions, dates, objects, strings, types
+from . import (
+    arithmetic,
+    arrays,
+    bits,
+    conditions,
+    conversions,
+    date_strings,
+    dates,
+    objects,
+    patterns,
+    ranking,
+    strings,
+    types,
+)
 from .base import (
     SYSTEM_VARIABLES,
     ArrayExpression,
@@ -25,9 +38,14 @@ DEPTH_MAX: Final = 200
 OPERATORS: Final[dict[str, OperatorParser]] = {
     **arithmetic.OPERATORS,
     **arrays.OPERATORS,
+    **bits.OPERATORS,
     **conditions.OPERATORS,
+    **conversions.OPERATORS,
+    **date_strings.OPERATORS,
     **dates.OPERATORS,
     **objects.OPERATORS,
+    **patterns.OPERATORS,
+    **ranking.OPERATORS,
     **strings.OPERATORS,
     **types.OPERATORS,
 }
@@ -35,11 +53,8 @@ OPERATORS: Final[dict[str, OperatorParser]] = {
 
 _KNOWN_ELSEWHERE: Final = frozenset(
     {
-        "$accumulator", "$function", "$convert", "$dateFromString", "$toHashedIndexKey", "$encStrContains",
-        "$encStrEndsWith", "$encStrNormalizedEq", "$encStrStartsWith", "$setField", "$unsetField", "$sortArray", "$zip",
-        "$regexFind", "$regexFindAll", "$regexMatch", "$bitAnd", "$bitOr", "$bitXor", "$bitNot", "$median", "$percentile",
-        "$binarySize", "$bsonSize", "$tsIncrement", "$tsSecond", "$meta", "$sigmoid", "$firstN", "$lastN", "$maxN", "$minN",
-        "$stdDevPop", "$stdDevSamp", "$replaceOne", "$replaceAll",
+        "$accumulator", "$function", "$toHashedIndexKey", "$encStrContains", "$encStrEndsWith", "$encStrNormalizedEq",
+        "$encStrStartsWith", "$meta",
     }
 )  # fmt: skip
 

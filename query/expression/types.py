@@ -1,9 +1,8 @@
-"""Types: `$type $isNumber`, and the conversions `$toBool $toDouble $toInt $toLong $toDecimal $toString $toDate $toObjectId`."""
+"""Types: `$type $isNumber`, and what a value is as a bool, a number, a string, a date or an ObjectId."""
 
 import math
 import re
 from collections.abc import Callable
-from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -14,9 +13,10 @@ from ...common.display import number_text
 from ...common.errors import ConversionFailure
 from ...common.numbers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, is_number
 from ...common.values import type_name
-from .arithmetic import absent, to_decimal
+from .arithmetic import to_decimal
 from .base import OperatorParser, call_of, to_bool
 from .calendar import UTC_ZONE
+from .date_strings import read_date
 from .dates import format_date, milliseconds_of
 
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+\Z")
@@ -133,32 +133,12 @@ def _to_date(value: Any) -> DatetimeMS:
     if isinstance(value, (ObjectId, Timestamp)):
         return DatetimeMS(milliseconds_of(value))
     if isinstance(value, str):
-        return parse_iso_date(value)
+        return DatetimeMS(read_date(value))
     if isinstance(value, (Int64, float, Decimal128)) or (
         isinstance(value, int) and not INT32_MIN <= value <= INT32_MAX
     ):
         return DatetimeMS(_to_whole(value, "date", INT64_MIN, INT64_MAX))
     raise _unsupported(value, "date")
-
-
-def parse_iso_date(text: str) -> DatetimeMS:
-    """A date written as ISO 8601, UTC where it names no offset.
-
-    Raises:
-        ConversionFailure: it cannot be read.
-    """
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConversionFailure(f"Error parsing date string '{text}'; {error}") from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=_UTC)
-    delta = moment - _EPOCH
-    return DatetimeMS((delta.days * 86_400 + delta.seconds) * 1000 + delta.microseconds // 1000)
-
-
-_EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
-_UTC: Final = _EPOCH.tzinfo
 
 
 def _to_object_id(value: Any) -> ObjectId:
@@ -178,19 +158,19 @@ def _to_bool(value: Any) -> bool:
     return to_bool(value)
 
 
-def _conversion(function: Callable[[Any], Any]) -> OperatorParser:
-    return call_of(lambda value: None if absent(value) else function(value), 1)
-
+SIMPLE_TARGETS: Final[dict[str, Callable[[Any], Any]]] = {
+    "bool": _to_bool,
+    "date": _to_date,
+    "decimal": _to_decimal,
+    "double": _to_double,
+    "int": _to_int,
+    "long": _to_long,
+    "objectId": _to_object_id,
+    "string": _to_string,
+}
+"""Conversions that need no options, by the alias of the type that they give."""
 
 OPERATORS: Final[dict[str, OperatorParser]] = {
     "$isNumber": call_of(is_number, 1),
-    "$toBool": _conversion(_to_bool),
-    "$toDate": _conversion(_to_date),
-    "$toDecimal": _conversion(_to_decimal),
-    "$toDouble": _conversion(_to_double),
-    "$toInt": _conversion(_to_int),
-    "$toLong": _conversion(_to_long),
-    "$toObjectId": _conversion(_to_object_id),
-    "$toString": _conversion(_to_string),
     "$type": call_of(type_name, 1),
 }
