@@ -158,7 +158,7 @@ def _without_id(matcher: MatchNode) -> MatchNode:
 
 def _conjuncts(matcher: MatchNode) -> Sequence[MatchNode]:
     if isinstance(matcher, And):
-        return matcher.children()
+        return [conjunct for child in matcher.children() for conjunct in _conjuncts(child)]
     return () if isinstance(matcher, AlwaysTrue) else (matcher,)
 
 

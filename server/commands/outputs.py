@@ -8,11 +8,13 @@ from bson import ObjectId
 
 from ...catalog import documents
 from ...catalog.collections import Collection
-from ...catalog.namespaces import Namespace, validate_collection_name
+from ...catalog.namespaces import NAMESPACE_BYTES_MAX, Namespace, validate_collection_name
+from ...catalog.timeseries_options import TimeseriesOptions
 from ...common.errors import (
     BadValue,
     CommandNotSupportedOnView,
     DuplicateKey,
+    IllegalOperation,
     ImmutableField,
     InvalidNamespace,
     Location,
@@ -31,7 +33,7 @@ from ...query.update.base import Update
 from ...query.update.parse import parse_update
 from ...storage.engine import Transaction
 from ..context import Context, Request, Services
-from .arguments import Fields
+from .arguments import REQUIRED, Fields
 from .reading import Read, check_variable_name, execution_of
 from .writing import (
     Selection,
@@ -134,7 +136,7 @@ class Out(Output):
         if existing is None:
             validate_collection_name(self.target)
             return
-        if existing.kind == "view":
+        if existing.kind == "view" and self._timeseries is None:
             raise CommandNotSupportedOnView(f"Namespace {self.target} is a view, not a collection")
         if existing.kind == "timeseries" and self._timeseries is None:
             self._timeseries = existing.options["timeseries"]
@@ -146,13 +148,15 @@ class Out(Output):
     async def begin(self) -> None:
         """See `Output.begin`: an empty collection with the options and indexes of the one to be replaced."""
         if self._timeseries is not None:
-            from ...timeseries.output import begin_output
+            from .collections import create_timeseries
+            from .create_options import CreateOptions
 
-            await begin_output(self.services, self.target, self._temporary, self._timeseries)
+            options = TimeseriesOptions.from_document(self._timeseries)
+            await create_timeseries(self.services, CreateOptions(self._temporary, timeseries=options))
             return
         catalog = self.services.catalog
         existing: Collection | None = catalog.get(self.target)
-        options = {} if existing is None else existing.options
+        checked = {} if existing is None else existing.options
         await catalog.create(self._temporary, options)
         if existing is not None and (indexes := [index for index in existing.indexes if not index.is_id]):
             await catalog.create_indexes(self._temporary, indexes)
@@ -181,9 +185,12 @@ class Out(Output):
     async def finish(self) -> None:
         """See `Output.finish`."""
         if self._timeseries is not None:
-            from ...timeseries.output import finish_output
-
-            await finish_output(self.services, self._temporary, self.target)
+            catalog = self.services.catalog
+            for told in self.services.on_drop:
+                told(self.target)
+                told(self._temporary)
+            await catalog.rename(self._temporary.buckets, self.target.buckets, drop_target=True)
+            await catalog.rename(self._temporary, self.target, drop_target=True)
             return
         await self.services.catalog.rename(self._temporary, self.target, drop_target=True)
 
@@ -202,7 +209,7 @@ def _as_error(row: Document) -> MongoError:
 
 def _out_target(namespace: Namespace, spec: Any) -> tuple[Namespace, Document | None]:
     timeseries: Document | None = None
-    if isinstance(spec, str):
+    if type(spec) is str:
         target = Namespace(namespace.database, spec)
     elif isinstance(spec, dict):
         fields = Fields(spec, "$out", known=("db", "coll", "timeseries"))
@@ -210,9 +217,8 @@ def _out_target(namespace: Namespace, spec: Any) -> tuple[Namespace, Document | 
         target = Namespace(database, fields.take_string("coll"))
         timeseries = fields.take_document("timeseries", default=None)
         if timeseries is not None:
-            from ...catalog.timeseries_options import TimeseriesOptions
-
-            timeseries = TimeseriesOptions.parse(timeseries, str(target)).to_document()
+            checked = TimeseriesOptions.parse(timeseries, str(target))
+            timeseries = checked.to_document()
     else:
         raise Location(16990, f"$out only supports a string or object argument, but found {type_name(spec)}")
     if target.collection.startswith("system.") or (target.is_system and not target.is_buckets):
@@ -221,8 +227,19 @@ def _out_target(namespace: Namespace, spec: Any) -> tuple[Namespace, Document | 
         raise Location(31321, f"Can't $out to internal database: {target.database}")
     if not target.collection or target.collection.startswith("."):
         raise InvalidNamespace(f"Invalid $out target namespace, {target}")
-    validate_collection_name(target)
+    _check_name(target)
     return target, timeseries
+
+
+def _check_name(target: Namespace) -> None:
+    """Refuse what no collection can be called.
+
+    Raises:
+        IllegalOperation: as the stages that write tell it.
+    """
+    if "$" in target.collection or len(str(target).encode()) > NAMESPACE_BYTES_MAX:
+        raise IllegalOperation(f"Invalid target namespace, {target}")
+    validate_collection_name(target)
 
 
 class Merge(Output):
@@ -238,19 +255,17 @@ class Merge(Output):
         bypass_validation: bool,
     ) -> None:
         super().__init__(services, {"$merge": spec}, bypass_validation=bypass_validation)
-        document = {"into": spec} if isinstance(spec, str) else spec
+        document = {"into": spec} if type(spec) is str else spec
         if not isinstance(document, dict):
-            raise Location(
-                51178 if not isinstance(spec, dict) else 14,
-                f"$merge requires a string or object argument, but found {type_name(spec)}",
-            )
+            raise TypeMismatch(f"$merge requires a string or object argument, but found {type_name(spec)}")
         self._fields = Fields(document, "$merge", known=("into", "on", "let", "whenMatched", "whenNotMatched"))
         self.target = _merge_target(namespace, self._fields)
-        self._on = _on_fields(self._fields.take_any("on"))
+        self._on = _on_fields(self._fields.take_any("on", default=MISSING))
         self._given_on = self._on is not None
         self._modes(self._fields)
         self._let(self._fields, variables)
         self._paths: tuple[str, ...] = self._on or ("_id",)
+        self._sparse = False
         self.stage = {
             "$merge": {
                 "into": {"db": self.target.database, "coll": self.target.collection},
@@ -262,16 +277,14 @@ class Merge(Output):
         }
 
     def _modes(self, fields: Fields) -> None:
-        matched = fields.take_any("whenMatched")
+        matched = fields.take_any("whenMatched", default="merge")
         self._pipeline: list[Document] | None = None
-        if matched is None:
-            matched = "merge"
         if isinstance(matched, list):
             for stage in matched:
                 if not isinstance(stage, dict):
                     raise TypeMismatch("Each element of the 'pipeline' array must be an object")
             self._pipeline, matched = matched, "pipeline"
-        elif not isinstance(matched, str):
+        elif type(matched) is not str:
             raise Location(
                 51191, f"$merge 'whenMatched' field must be either a string or an array, but found {type_name(matched)}"
             )
@@ -329,24 +342,22 @@ class Merge(Output):
                 return
         raise Location(51183, "Cannot find index to verify that join fields will be unique")
 
-    async def begin(self) -> None:
-        """See `Output.begin`."""
-        await ensure_collection(self.services, self.target)
-
     async def write(self, raws: list[bytes], request: Request) -> None:
         """See `Output.write`."""
+        await ensure_collection(self.services, self.target)
         for raw in raws:
             request.operation.check()
+            without_id = b"\x07_id\0" not in raw and "_id" not in decode(raw)
             document = decode(prepared(raw, None))
             for attempt in range(3):
                 try:
-                    await self._put(document, request)
+                    await self._put(document, request, made_id=without_id)
                     break
                 except DuplicateKey:
                     if attempt == 2 or self._matched == "fail":
                         raise
 
-    async def _put(self, document: Document, request: Request) -> None:
+    async def _put(self, document: Document, request: Request, *, made_id: bool) -> None:
         filter = {path: {"$eq": self._on_value(document, path)} for path in self._paths}
         matcher = parse_filter(filter)
         selection = Selection(wanted=Wanted(matcher=matcher), variables=self._variables)
@@ -354,7 +365,8 @@ class Merge(Output):
         def change(
             transaction: Transaction, collection: Collection, record_key: bytes, raw: bytes, existing: Document
         ) -> bool:
-            new = self._joined(existing, document)
+            given = {name: value for name, value in document.items() if name != "_id"} if made_id else document
+            new = self._joined(existing, given)
             if new is not None:
                 self._check(collection, new)
                 documents.replace(transaction, collection, record_key, raw, encode(new))
@@ -380,7 +392,7 @@ class Merge(Output):
     def _on_value(self, document: Document, path: str) -> Any:
         value = get_path(document, split_path(path))
         if value is MISSING or value is None:
-            if getattr(self, "_sparse", False) or value is MISSING or path != "_id":
+            if self._sparse:
                 raise Location(51132, "$merge write error: 'on' field cannot be missing, null, undefined or an array")
             return None
         if isinstance(value, list):
@@ -404,7 +416,7 @@ class Merge(Output):
                 self._keep_id(existing, merged)
                 return {"_id": existing["_id"], **merged}
             case "merge":
-                merged = {name: value for name, value in new.items() if name != "_id" or "_id" in self._paths}
+                merged = dict(new)
                 self._keep_id(existing, merged)
                 return {**existing, **merged, "_id": existing["_id"]}
         values = {name: expression.evaluate(new, self._variables) for name, expression in self._expressions.items()}
@@ -417,7 +429,7 @@ class Merge(Output):
         return changed
 
     def _keep_id(self, existing: Document, new: Document) -> None:
-        if "_id" in new and not equal(new["_id"], existing["_id"]) and self._matched == "replace":
+        if "_id" in new and not equal(new["_id"], existing["_id"]):
             raise ImmutableField(
                 "PlanExecutor error during aggregation :: caused by :: $merge failed to update the matching document, "
                 "did you attempt to modify the _id or the shard key?"
@@ -431,16 +443,14 @@ class Merge(Output):
 
 
 def _merge_target(namespace: Namespace, fields: Fields) -> Namespace:
-    into = fields.take_any("into")
-    if into is None:
-        raise fields.missing("into")
-    if isinstance(into, str):
+    into = fields.take_any("into", default=REQUIRED)
+    if type(into) is str:
         if not into:
             raise Location(5786800, "Invalid $merge target namespace")
         target = Namespace(namespace.database, into)
     elif isinstance(into, dict):
         inner = Fields(into, "$merge.into", known=("db", "coll"))
-        database = inner.take_string("db", default=namespace.database)
+        database = inner.take_string("db", default=None) or namespace.database
         collection = inner.take_string("coll", default=None)
         if not collection:
             raise Location(5786801, "Invalid $merge target namespace: 'coll' is missing")
@@ -456,9 +466,9 @@ def _merge_target(namespace: Namespace, fields: Fields) -> Namespace:
 
 
 def _on_fields(on: Any) -> tuple[str, ...] | None:
-    if on is None:
+    if on is MISSING:
         return None
-    if isinstance(on, str):
+    if type(on) is str:
         paths: Sequence[Any] = [on]
     elif isinstance(on, list):
         if not on:
@@ -469,7 +479,7 @@ def _on_fields(on: Any) -> tuple[str, ...] | None:
             51186, f"$merge 'on' field must be either a string or an array of strings, but found {type_name(on)}"
         )
     for path in paths:
-        if not isinstance(path, str):
+        if type(path) is not str:
             raise Location(51134, f"$merge 'on' array elements must be strings, but found {type_name(path)}")
         parse_field_path(path)
     if len(set(paths)) < len(paths):

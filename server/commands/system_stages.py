@@ -7,6 +7,7 @@ from bson import DatetimeMS, Int64
 
 from ...catalog.collections import Collection
 from ...common.errors import (
+    BadValue,
     CommandNotSupportedOnView,
     FailedToParse,
     InvalidNamespace,
@@ -167,7 +168,9 @@ def _collection_stats(services: Services, spec: Any, context: PipelineContext, s
             "transactions": _latency(None),
         }
     if spec.get("storageStats") is not None:
-        row["storageStats"] = storage_stats(services, _collection(services, context, "$storageStats"), snapshot)
+        scale = _scale(spec["storageStats"])
+        collection = _collection(services, context, "$storageStats")
+        row["storageStats"] = storage_stats(services, collection, snapshot, scale=scale)
     if spec.get("count") is not None:
         count, _ = services.catalog.counts(_collection(services, context, "$count"), snapshot)
         row["count"] = count
@@ -175,6 +178,15 @@ def _collection_stats(services: Services, spec: Any, context: PipelineContext, s
         _collection(services, context, "$queryExecStats")
         row["queryExecStats"] = {"collectionScans": {"total": Int64(0), "nonTailable": Int64(0)}}
     return [row]
+
+
+def _scale(spec: Document) -> int:
+    fields = Fields(spec, "$collStats.storageStats", known=("scale", "verbose", "waitForLock", "numericOnly"))
+    scale = fields.take_whole_number("scale", default=1)
+    fields.take_bool("verbose")
+    if scale < 1:
+        raise BadValue(f"BSON field 'scale' value must be >= 1, actual value '{scale}'")
+    return min(int(scale), 2**31 - 1)
 
 
 def _latency(use: Any) -> Document:
