@@ -151,12 +151,12 @@ class Out(Output):
             from .collections import create_timeseries
             from .create_options import CreateOptions
 
-            options = TimeseriesOptions.from_document(self._timeseries)
-            await create_timeseries(self.services, CreateOptions(self._temporary, timeseries=options))
+            asked = TimeseriesOptions.from_document(self._timeseries)
+            await create_timeseries(self.services, CreateOptions(self._temporary, timeseries=asked))
             return
         catalog = self.services.catalog
         existing: Collection | None = catalog.get(self.target)
-        checked = {} if existing is None else existing.options
+        options = {} if existing is None else existing.options
         await catalog.create(self._temporary, options)
         if existing is not None and (indexes := [index for index in existing.indexes if not index.is_id]):
             await catalog.create_indexes(self._temporary, indexes)
