@@ -229,7 +229,12 @@ impl Bucket {
     }
 
     /// What the measurement would add, and whether its types are those of the bucket.
-    fn fit(&self, measurement: &Measurement, bytes: &[u8], limits: &Limits) -> Result<Fit, Malformed> {
+    fn fit(
+        &self,
+        measurement: &Measurement,
+        bytes: &[u8],
+        limits: &Limits,
+    ) -> Result<Fit, Malformed> {
         let mut fit = Fit {
             fixed_bytes: 0,
             value_bytes: 0,
@@ -250,7 +255,8 @@ impl Bucket {
                 Some(position) => {
                     cursor = position + 1;
                     if let Some(field) = self.at(position) {
-                        fit.schema = fit.schema && field.least.accepts(element.kind, element.value)?;
+                        fit.schema =
+                            fit.schema && field.least.accepts(element.kind, element.value)?;
                     }
                 }
                 None => {
@@ -274,16 +280,26 @@ impl Bucket {
             if self.is_meta(&element) {
                 continue;
             }
-            let position = self.find(element.name, cursor).unwrap_or_else(|| self.insert(element.name, cursor));
+            let position = self
+                .find(element.name, cursor)
+                .unwrap_or_else(|| self.insert(element.name, cursor));
             cursor = position + 1;
-            let Some(field) = self.order.get(position).and_then(|at| self.fields.get_mut(*at)) else {
+            let Some(field) = self
+                .order
+                .get(position)
+                .and_then(|at| self.fields.get_mut(*at))
+            else {
                 continue;
             };
             // A name that comes again does not count.
             if field.seen != number {
                 field.seen = number;
-                field.least.merge(element.kind, element.value, Keep::Least)?;
-                field.greatest.merge(element.kind, element.value, Keep::Greatest)?;
+                field
+                    .least
+                    .merge(element.kind, element.value, Keep::Least)?;
+                field
+                    .greatest
+                    .merge(element.kind, element.value, Keep::Greatest)?;
             }
         }
         Ok(())

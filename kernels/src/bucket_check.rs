@@ -70,7 +70,9 @@ impl Check<'_> {
         match (self.bound(self.stored.min)?, self.bound(self.stored.max)?) {
             (Some(min), Some(max)) => {
                 if max.saturating_sub(min) >= span_ms {
-                    self.report("The times of the bucket lie further apart than the bucket may span.");
+                    self.report(
+                        "The times of the bucket lie further apart than the bucket may span.",
+                    );
                 }
                 let [a, b, c, d, ..] = self.stored.id;
                 let seconds = i64::from(u32::from_be_bytes([a, b, c, d]));
@@ -90,7 +92,10 @@ impl Check<'_> {
             ("control.min", names(self.stored.min)?),
             ("control.max", names(self.stored.max)?),
         ];
-        let sets: Vec<HashSet<&[u8]>> = lists.iter().map(|(_, list)| list.iter().copied().collect()).collect();
+        let sets: Vec<HashSet<&[u8]>> = lists
+            .iter()
+            .map(|(_, list)| list.iter().copied().collect())
+            .collect();
         for ((place, list), set) in lists.iter().zip(&sets) {
             if list.len() != set.len() {
                 self.report(format!("A field name occurs twice in '{place}'."));
@@ -128,8 +133,9 @@ impl Check<'_> {
                     None => Node::Unset,
                 };
                 if !stored.equals(node)? {
-                    self.found
-                        .push(format!("'{bound}' of column '{name}' is not that of its values."));
+                    self.found.push(format!(
+                        "'{bound}' of column '{name}' is not that of its values."
+                    ));
                 }
             }
         }
@@ -146,7 +152,10 @@ impl Check<'_> {
         }
         let count = self.stored.count.unwrap_or(entries);
         if entries != count {
-            return Err(Failure::new(2, format!("it has {entries} entries, but 'control.count' is {count}.")));
+            return Err(Failure::new(
+                2,
+                format!("it has {entries} entries, but 'control.count' is {count}."),
+            ));
         }
         Ok(())
     }
@@ -176,7 +185,8 @@ impl Check<'_> {
             return Ok(());
         };
         let rounded = |time: i64| time.div_euclid(rounding_ms.max(1));
-        if let (Some(min), Some(max)) = (self.bound(self.stored.min)?, self.bound(self.stored.max)?) {
+        if let (Some(min), Some(max)) = (self.bound(self.stored.min)?, self.bound(self.stored.max)?)
+        {
             if rounded(*earliest) < rounded(min) {
                 self.report("A measurement lies before 'control.min'.");
             }
@@ -185,8 +195,11 @@ impl Check<'_> {
             }
         }
         match (self.stored.version, times.is_sorted()) {
-            (2, false) => self.report("The bucket has version 2, but its measurements are not in the order of time."),
-            (3, true) => self.report("The bucket has version 3, but its measurements are in the order of time."),
+            (2, false) => self.report(
+                "The bucket has version 2, but its measurements are not in the order of time.",
+            ),
+            (3, true) => self
+                .report("The bucket has version 3, but its measurements are in the order of time."),
             _ => {}
         }
         Ok(())

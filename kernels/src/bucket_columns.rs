@@ -116,7 +116,11 @@ impl Bucket {
             element(&mut out, kind::BOOL, b"closed", &[u8::from(closed)]);
         }
         if self.version != 1 {
-            int32(&mut out, b"count", i32::try_from(self.encoded).unwrap_or(i32::MAX));
+            int32(
+                &mut out,
+                b"count",
+                i32::try_from(self.encoded).unwrap_or(i32::MAX),
+            );
         }
         end(&mut out, control);
         if let Some((type_byte, value)) = self.meta.as_deref().and_then(<[u8]>::split_first) {
@@ -141,7 +145,9 @@ impl Bucket {
         let mut pending = std::mem::take(&mut self.pending);
         if self.version != 1 {
             pending.sort_by_key(|pending| pending.measurement.time_ms);
-            let first = pending.first().map_or(i64::MAX, |pending| pending.measurement.time_ms);
+            let first = pending
+                .first()
+                .map_or(i64::MAX, |pending| pending.measurement.time_ms);
             if first < self.last_ms {
                 self.version = 3;
             }
@@ -158,9 +164,14 @@ impl Bucket {
                     continue;
                 };
                 cursor = position + 1;
-                let field = self.order.get(position).and_then(|at| self.fields.get_mut(*at));
+                let field = self
+                    .order
+                    .get(position)
+                    .and_then(|at| self.fields.get_mut(*at));
                 if let Some(field) = field {
-                    field.column.append(self.encoded, element.kind, element.value)?;
+                    field
+                        .column
+                        .append(self.encoded, element.kind, element.value)?;
                 }
             }
             self.encoded += 1;
@@ -177,7 +188,11 @@ impl Bucket {
     }
 
     /// Goes on with a stored bucket. One of version 1 becomes version 2, its rows sorted by time.
-    pub fn reopen(bucket: &[u8], time_field: &[u8], meta_field: Option<&[u8]>) -> Result<Self, Failure> {
+    pub fn reopen(
+        bucket: &[u8],
+        time_field: &[u8],
+        meta_field: Option<&[u8]>,
+    ) -> Result<Self, Failure> {
         let stored = Stored::parse(bucket)?;
         if !(1..=3).contains(&stored.version) {
             return Err(bad_bucket(format!(
@@ -224,7 +239,11 @@ impl Bucket {
     }
 
     fn is_sorted(&self, times: &[i64], keep: &[u8]) -> bool {
-        let mut kept = times.iter().zip(keep).filter(|(_, keep)| **keep != 0).map(|(time, _)| *time);
+        let mut kept = times
+            .iter()
+            .zip(keep)
+            .filter(|(_, keep)| **keep != 0)
+            .map(|(time, _)| *time);
         let mut last = i64::MIN;
         kept.all(|time| {
             let sorted = time >= last;
@@ -248,7 +267,14 @@ impl Bucket {
             meta
         });
         let min_ms = i64::from_le_bytes(fixed(min_ms.value)?);
-        let mut empty = Self::new(stored.id, time_field, meta_field, meta.as_deref(), min_ms, version);
+        let mut empty = Self::new(
+            stored.id,
+            time_field,
+            meta_field,
+            meta.as_deref(),
+            min_ms,
+            version,
+        );
         empty.closed = stored.closed;
         empty.fixed_bytes = meta.map_or(0, |meta| meta.len() + 5);
         Ok(empty)
@@ -279,18 +305,25 @@ impl Bucket {
 
     /// Takes minima and maxima as stored; where a bucket is to grow, they must be of one class of type.
     fn take_control(&mut self, stored: &Stored<'_>) -> Result<(), Failure> {
-        let uneven = || bad_bucket("the bucket's control.min and control.max have different fields");
+        let uneven =
+            || bad_bucket("the bucket's control.min and control.max have different fields");
         let mut maxima = elements(stored.max)?;
         for (position, element) in elements(stored.min)?.enumerate() {
             let (element, other) = (element?, maxima.next().ok_or_else(uneven)??);
-            let field = self.order.get(position).and_then(|at| self.fields.get_mut(*at));
+            let field = self
+                .order
+                .get(position)
+                .and_then(|at| self.fields.get_mut(*at));
             let field = field
                 .filter(|field| field.name == element.name && field.name == other.name)
                 .ok_or_else(uneven)?;
             let least = Node::of(element.kind, element.value)?;
             let greatest = Node::of(other.kind, other.value)?;
             if !least.same_classes(&greatest) {
-                return Err(Failure::new(408, "the bucket holds values of different types in one field"));
+                return Err(Failure::new(
+                    408,
+                    "the bucket holds values of different types in one field",
+                ));
             }
             (field.least, field.greatest) = (least, greatest);
             if element.name == self.time_field {
@@ -316,7 +349,9 @@ impl Bucket {
             _ => times.len(),
         };
         if count != times.len() || count > ROWS_MAX {
-            return Err(bad_bucket("the bucket's control.count is not the number of its times"));
+            return Err(bad_bucket(
+                "the bucket's control.count is not the number of its times",
+            ));
         }
         let mut rows: Vec<usize> = (0..count)
             .filter(|row| keep.is_none_or(|keep| keep.get(*row).is_some_and(|keep| *keep != 0)))
@@ -346,7 +381,9 @@ impl Bucket {
             }
             let mut entries: Vec<(usize, u8, Vec<u8>)> = Vec::new();
             let mut add = |row: usize, type_byte: u8, value: &[u8]| -> Result<(), Failure> {
-                let new = *target.get(row).ok_or_else(|| bad_bucket("a column of the bucket has too many rows"))?;
+                let new = *target
+                    .get(row)
+                    .ok_or_else(|| bad_bucket("a column of the bucket has too many rows"))?;
                 match new {
                     Some(new) if in_order => field.column.append(new, type_byte, value)?,
                     Some(new) => entries.push((new, type_byte, value.to_vec())),
@@ -365,7 +402,10 @@ impl Bucket {
                     found = row + 1;
                 }
                 if found != count {
-                    return Err(Failure::new(6067601, "a column of the bucket has fewer entries than control.count says"));
+                    return Err(Failure::new(
+                        6067601,
+                        "a column of the bucket has fewer entries than control.count says",
+                    ));
                 }
             }
             entries.sort_by_key(|entry| entry.0);
@@ -375,7 +415,11 @@ impl Bucket {
         }
         self.encoded = rows.len();
         // Version 3 may hold its latest measurement anywhere; what comes after the last row decides nothing there.
-        self.last_ms = rows.last().and_then(|row| times.get(*row)).copied().unwrap_or(i64::MIN);
+        self.last_ms = rows
+            .last()
+            .and_then(|row| times.get(*row))
+            .copied()
+            .unwrap_or(i64::MIN);
         self.fill_columns()
     }
 
@@ -386,7 +430,10 @@ impl Bucket {
             field.merge_column(encoded)?;
         }
         self.drop_empty();
-        let time = self.fields.iter().find(|field| field.name == self.time_field);
+        let time = self
+            .fields
+            .iter()
+            .find(|field| field.name == self.time_field);
         if let Some(Node::Scalar(kind::DATE, value)) = time.map(|field| &field.greatest) {
             self.max_ms = i64::from_le_bytes(fixed(value)?);
         }
@@ -395,7 +442,11 @@ impl Bucket {
 
     /// Lets go of fields that no row has any more.
     fn drop_empty(&mut self) {
-        let kept: Vec<bool> = self.fields.iter().map(|field| field.least != Node::Unset).collect();
+        let kept: Vec<bool> = self
+            .fields
+            .iter()
+            .map(|field| field.least != Node::Unset)
+            .collect();
         let new: Vec<usize> = kept
             .iter()
             .scan(0, |next, kept| {

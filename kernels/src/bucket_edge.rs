@@ -70,7 +70,11 @@ impl Run {
 impl Run {
     #[getter]
     fn meta<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        Ok(self.series()?.meta.as_ref().map(|meta| PyBytes::new(py, meta)))
+        Ok(self
+            .series()?
+            .meta
+            .as_ref()
+            .map(|meta| PyBytes::new(py, meta)))
     }
 
     #[getter]
@@ -100,7 +104,10 @@ impl Run {
 
     fn document<'py>(&self, py: Python<'py>, position: usize) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.shared.buffer.as_ref().as_ref();
-        Ok(PyBytes::new(py, &self.measurement(position)?.document(bytes)))
+        Ok(PyBytes::new(
+            py,
+            &self.measurement(position)?.document(bytes),
+        ))
     }
 }
 
@@ -313,7 +320,15 @@ fn validate_bucket(
     rounding_ms: i64,
 ) -> Vec<String> {
     let meta_field = meta_field.map(str::as_bytes);
-    py.detach(|| bucket_check::problems(bucket, time_field.as_bytes(), meta_field, span_ms, rounding_ms))
+    py.detach(|| {
+        bucket_check::problems(
+            bucket,
+            time_field.as_bytes(),
+            meta_field,
+            span_ms,
+            rounding_ms,
+        )
+    })
 }
 
 /// Add these functions to the module.

@@ -54,12 +54,15 @@ fn same_type(type_byte: u8, left: &[u8], right: &[u8]) -> Option<Ordering> {
             left.partial_cmp(&right)
                 .unwrap_or_else(|| right.is_nan().cmp(&left.is_nan()))
         }
-        kind::INT32 => i32::from_le_bytes(*left.first_chunk()?)
-            .cmp(&i32::from_le_bytes(*right.first_chunk()?)),
-        kind::INT64 | kind::DATE => i64::from_le_bytes(*left.first_chunk()?)
-            .cmp(&i64::from_le_bytes(*right.first_chunk()?)),
-        kind::TIMESTAMP => u64::from_le_bytes(*left.first_chunk()?)
-            .cmp(&u64::from_le_bytes(*right.first_chunk()?)),
+        kind::INT32 => {
+            i32::from_le_bytes(*left.first_chunk()?).cmp(&i32::from_le_bytes(*right.first_chunk()?))
+        }
+        kind::INT64 | kind::DATE => {
+            i64::from_le_bytes(*left.first_chunk()?).cmp(&i64::from_le_bytes(*right.first_chunk()?))
+        }
+        kind::TIMESTAMP => {
+            u64::from_le_bytes(*left.first_chunk()?).cmp(&u64::from_le_bytes(*right.first_chunk()?))
+        }
         kind::OBJECT_ID | kind::BOOL => left.cmp(right),
         kind::STRING => string(left).ok()?.cmp(string(right).ok()?),
         kind::NULL | kind::UNDEFINED | kind::MIN_KEY | kind::MAX_KEY => Ordering::Equal,

@@ -90,10 +90,10 @@ impl Node {
     pub fn accepts(&self, type_byte: u8, value: &[u8]) -> Result<bool, Malformed> {
         match self {
             Self::Unset => Ok(true),
-            Self::Scalar(own, _) => Ok(*own == type_byte || canonical(*own) == canonical(type_byte)),
-            Self::Object(fields) => {
-                Ok(type_byte == kind::OBJECT && fields_accept(fields, value)?)
+            Self::Scalar(own, _) => {
+                Ok(*own == type_byte || canonical(*own) == canonical(type_byte))
             }
+            Self::Object(fields) => Ok(type_byte == kind::OBJECT && fields_accept(fields, value)?),
             Self::Array(items) => {
                 if type_byte != kind::ARRAY {
                     return Ok(false);
@@ -210,7 +210,11 @@ fn position_from(fields: &[(Vec<u8>, Node)], name: &[u8], cursor: usize) -> Opti
 }
 
 /// New fields come where the last known one of the object was left behind.
-fn merge_fields(fields: &mut Vec<(Vec<u8>, Node)>, object: &[u8], keep: Keep) -> Result<(), Malformed> {
+fn merge_fields(
+    fields: &mut Vec<(Vec<u8>, Node)>,
+    object: &[u8],
+    keep: Keep,
+) -> Result<(), Malformed> {
     let mut cursor = 0;
     for element in elements(object)? {
         let element = element?;
@@ -219,7 +223,9 @@ fn merge_fields(fields: &mut Vec<(Vec<u8>, Node)>, object: &[u8], keep: Keep) ->
             fields.insert(at, (element.name.to_vec(), Node::Unset));
             at
         });
-        fields[position].1.merge(element.kind, element.value, keep)?;
+        fields[position]
+            .1
+            .merge(element.kind, element.value, keep)?;
         cursor = position + 1;
     }
     Ok(())
@@ -278,12 +284,21 @@ mod tests {
     fn objects_are_merged_field_by_field() {
         let values = [
             (kind::OBJECT, document(&[("x", 1), ("y", 2)])),
-            (kind::OBJECT, document(&[("z", 5), ("x", 2), ("w", 0), ("y", 1)])),
+            (
+                kind::OBJECT,
+                document(&[("z", 5), ("x", 2), ("w", 0), ("y", 1)]),
+            ),
         ];
         let least = document(&[("z", 5), ("x", 1), ("w", 0), ("y", 1)]);
         let greatest = document(&[("z", 5), ("x", 2), ("w", 0), ("y", 2)]);
-        assert_eq!(merged(&values, Keep::Least), Node::of(kind::OBJECT, &least).unwrap());
-        assert_eq!(merged(&values, Keep::Greatest), Node::of(kind::OBJECT, &greatest).unwrap());
+        assert_eq!(
+            merged(&values, Keep::Least),
+            Node::of(kind::OBJECT, &least).unwrap()
+        );
+        assert_eq!(
+            merged(&values, Keep::Greatest),
+            Node::of(kind::OBJECT, &greatest).unwrap()
+        );
     }
 
     #[test]
@@ -293,18 +308,29 @@ mod tests {
             (kind::ARRAY, document(&[("0", 4), ("1", 1)])),
         ];
         let greatest = document(&[("0", 4), ("1", 1)]);
-        assert_eq!(merged(&values, Keep::Greatest), Node::of(kind::ARRAY, &greatest).unwrap());
+        assert_eq!(
+            merged(&values, Keep::Greatest),
+            Node::of(kind::ARRAY, &greatest).unwrap()
+        );
         let mut out = Vec::new();
         merged(&values, Keep::Least).write(b"a", &mut out);
         let mut expected = Vec::new();
-        element(&mut expected, kind::ARRAY, b"a", &document(&[("0", 3), ("1", 1)]));
+        element(
+            &mut expected,
+            kind::ARRAY,
+            b"a",
+            &document(&[("0", 3), ("1", 1)]),
+        );
         assert_eq!(out, expected);
     }
 
     #[test]
     fn a_lower_class_takes_the_place_of_everything_below() {
         let values = [(kind::OBJECT, document(&[("x", 1)])), (kind::NULL, vec![])];
-        assert_eq!(merged(&values, Keep::Least), Node::Scalar(kind::NULL, vec![]));
+        assert_eq!(
+            merged(&values, Keep::Least),
+            Node::Scalar(kind::NULL, vec![])
+        );
         assert_eq!(
             merged(&values, Keep::Greatest),
             Node::of(kind::OBJECT, &document(&[("x", 1)])).unwrap()
@@ -321,7 +347,11 @@ mod tests {
     #[test]
     fn equal_values_keep_the_earlier_type() {
         let mut node = Node::of(kind::INT32, &2_i32.to_le_bytes()).unwrap();
-        node.merge(kind::INT64, &2_i64.to_le_bytes(), Keep::Greatest).unwrap();
-        assert_eq!(node, Node::Scalar(kind::INT32, 2_i32.to_le_bytes().to_vec()));
+        node.merge(kind::INT64, &2_i64.to_le_bytes(), Keep::Greatest)
+            .unwrap();
+        assert_eq!(
+            node,
+            Node::Scalar(kind::INT32, 2_i32.to_le_bytes().to_vec())
+        );
     }
 }

@@ -40,7 +40,12 @@ pub fn to_array(documents: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes + 8);
     let array = begin(&mut out);
     for (position, document) in documents.iter().enumerate() {
-        element(&mut out, kind::OBJECT, Digits::of(position).as_bytes(), document);
+        element(
+            &mut out,
+            kind::OBJECT,
+            Digits::of(position).as_bytes(),
+            document,
+        );
     }
     end(&mut out, array);
     out
@@ -59,7 +64,9 @@ pub fn with_id(document: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
         }
         offset += length;
     }
-    let body = document.get(4..document.len().saturating_sub(1)).unwrap_or_default();
+    let body = document
+        .get(4..document.len().saturating_sub(1))
+        .unwrap_or_default();
     let mut out = Vec::with_capacity(document.len() + 17);
     let begun = begin(&mut out);
     match id {
@@ -93,7 +100,10 @@ mod tests {
         assert_eq!(with_id(LATE), Ok(Some(MOVED.to_vec())));
         assert_eq!(with_id(MOVED), Ok(None));
         let made = with_id(PLAIN).unwrap().unwrap();
-        let names: Vec<_> = elements(&made).unwrap().map(|item| item.unwrap().name).collect();
+        let names: Vec<_> = elements(&made)
+            .unwrap()
+            .map(|item| item.unwrap().name)
+            .collect();
         assert_eq!(names, [&b"_id"[..], b"a"]);
     }
 

@@ -19,7 +19,10 @@ fn validate_document(document: &[u8], depth_max: usize) -> PyResult<()> {
 }
 
 fn to_list<'py>(py: Python<'py>, documents: &[&[u8]]) -> PyResult<Bound<'py, PyList>> {
-    PyList::new(py, documents.iter().map(|document| PyBytes::new(py, document)))
+    PyList::new(
+        py,
+        documents.iter().map(|document| PyBytes::new(py, document)),
+    )
 }
 
 #[pyfunction]
@@ -37,7 +40,10 @@ fn concat_array<'py>(
     py: Python<'py>,
     documents: Vec<Bound<'py, PyBytes>>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let documents: Vec<&[u8]> = documents.iter().map(|document| document.as_bytes()).collect();
+    let documents: Vec<&[u8]> = documents
+        .iter()
+        .map(|document| document.as_bytes())
+        .collect();
     Ok(PyBytes::new(py, &documents::to_array(&documents)))
 }
 

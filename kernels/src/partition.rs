@@ -49,7 +49,11 @@ impl Measurement {
         let mut out = Vec::with_capacity(bytes.len() + 17);
         let begun = begin(&mut out);
         element(&mut out, kind::OBJECT_ID, b"_id", id);
-        out.extend_from_slice(bytes.get(4..bytes.len().saturating_sub(1)).unwrap_or_default());
+        out.extend_from_slice(
+            bytes
+                .get(4..bytes.len().saturating_sub(1))
+                .unwrap_or_default(),
+        );
         end(&mut out, begun);
         out
     }
@@ -77,7 +81,11 @@ pub struct Batch {
 }
 
 /// Takes the documents apart that lie back to back in the buffer. Fails where not even their lengths are right.
-pub fn partition(buffer: &[u8], time_field: &[u8], meta_field: Option<&[u8]>) -> Result<Batch, Malformed> {
+pub fn partition(
+    buffer: &[u8],
+    time_field: &[u8],
+    meta_field: Option<&[u8]>,
+) -> Result<Batch, Malformed> {
     let documents = split(buffer)?;
     let seconds = object_id::now_seconds();
     let mut batch = Batch {
@@ -240,7 +248,10 @@ mod tests {
             .collect();
         assert_eq!(times, [vec![1, 3], vec![2]]);
         let meta = batch.series[0].meta.as_ref().unwrap();
-        let names: Vec<_> = elements(&meta[1..]).unwrap().map(|field| field.unwrap().name).collect();
+        let names: Vec<_> = elements(&meta[1..])
+            .unwrap()
+            .map(|field| field.unwrap().name)
+            .collect();
         assert_eq!(names, [b"a", b"b"]);
     }
 
@@ -249,7 +260,10 @@ mod tests {
         let buffer = measurement(1, &[]);
         let batch = partition(&buffer, b"t", None).unwrap();
         let document = batch.series[0].measurements[0].document(&buffer);
-        let names: Vec<_> = elements(&document).unwrap().map(|field| field.unwrap().name).collect();
+        let names: Vec<_> = elements(&document)
+            .unwrap()
+            .map(|field| field.unwrap().name)
+            .collect();
         assert_eq!(names, [&b"_id"[..], b"t", b"m"]);
     }
 
@@ -265,7 +279,11 @@ mod tests {
         end(&mut no_text, begun);
         let buffer = [no_date, measurement(5, &[]), no_text].concat();
         let batch = partition(&buffer, b"t", None).unwrap();
-        let codes: Vec<_> = batch.errors.iter().map(|error| (error.0, error.1)).collect();
+        let codes: Vec<_> = batch
+            .errors
+            .iter()
+            .map(|error| (error.0, error.1))
+            .collect();
         assert_eq!(codes, [(0, 2), (2, 22)]);
         assert_eq!(batch.series[0].measurements[0].index, 1);
         assert!(partition(&buffer[1..], b"t", None).is_err());

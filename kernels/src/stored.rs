@@ -39,12 +39,17 @@ impl<'a> Stored<'a> {
                 (b"data", kind::OBJECT) => data = Some(element.value),
                 (name, _) => {
                     let name = String::from_utf8_lossy(name);
-                    return Err(bad_bucket(format!("the bucket's field '{name}' is not as expected")));
+                    return Err(bad_bucket(format!(
+                        "the bucket's field '{name}' is not as expected"
+                    )));
                 }
             }
         }
         let control = Control::parse(control.ok_or_else(|| {
-            Failure::new(5857902, "The $_internalUnpackBucket stage requires 'control' object to be present")
+            Failure::new(
+                5857902,
+                "The $_internalUnpackBucket stage requires 'control' object to be present",
+            )
         })?)?;
         Ok(Self {
             id: id.ok_or_else(|| bad_bucket("the bucket has no _id"))?,
@@ -79,7 +84,8 @@ impl<'a> Stored<'a> {
             return Ok(times);
         }
         for entry in crate::column::ColumnDecoder::new(packed(column)?, crate::unpack::ROWS_MAX) {
-            let entry = entry?.ok_or_else(|| bad_bucket("a measurement of the bucket has no time"))?;
+            let entry =
+                entry?.ok_or_else(|| bad_bucket("a measurement of the bucket has no time"))?;
             add(entry.kind(), entry.bytes())?;
         }
         Ok(times)
@@ -108,7 +114,9 @@ impl<'a> Control<'a> {
                 (b"max", kind::OBJECT) => max = Some(element.value),
                 (name, _) => {
                     let name = String::from_utf8_lossy(name);
-                    return Err(bad_bucket(format!("the bucket's field 'control.{name}' is not as expected")));
+                    return Err(bad_bucket(format!(
+                        "the bucket's field 'control.{name}' is not as expected"
+                    )));
                 }
             }
         }

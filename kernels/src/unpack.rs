@@ -17,7 +17,10 @@ pub struct Failure {
 
 impl Failure {
     pub fn new(code: i32, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self {
+            code,
+            message: message.into(),
+        }
     }
 }
 
@@ -66,13 +69,25 @@ pub struct Summary {
 pub fn summary(bucket: &[u8], time_field: &[u8]) -> Result<Summary, Failure> {
     let control = find(bucket, b"control")?
         .filter(|control| control.kind == kind::OBJECT)
-        .ok_or_else(|| Failure::new(5857902, "The $_internalUnpackBucket stage requires 'control' object to be present"))?;
+        .ok_or_else(|| {
+            Failure::new(
+                5857902,
+                "The $_internalUnpackBucket stage requires 'control' object to be present",
+            )
+        })?;
     let version = find(control.value, b"version")?
         .and_then(number)
-        .ok_or_else(|| Failure::new(5857903, "The $_internalUnpackBucket stage requires 'control.version' field to be present"))?;
-    let closed = find(control.value, b"closed")?.is_some_and(|closed| closed.kind == kind::BOOL && closed.value == [1]);
+        .ok_or_else(|| {
+            Failure::new(
+                5857903,
+                "The $_internalUnpackBucket stage requires 'control.version' field to be present",
+            )
+        })?;
+    let closed = find(control.value, b"closed")?
+        .is_some_and(|closed| closed.kind == kind::BOOL && closed.value == [1]);
     let bound = |name: &[u8]| -> Result<i64, Failure> {
-        let Some(bounds) = find(control.value, name)?.filter(|bounds| bounds.kind == kind::OBJECT) else {
+        let Some(bounds) = find(control.value, name)?.filter(|bounds| bounds.kind == kind::OBJECT)
+        else {
             return Ok(0);
         };
         match find(bounds.value, time_field)? {
@@ -85,7 +100,13 @@ pub fn summary(bucket: &[u8], time_field: &[u8]) -> Result<Summary, Failure> {
         Some(count) if version != 1 => usize::try_from(count).unwrap_or(0),
         _ => count_rows(bucket, time_field)?,
     };
-    Ok(Summary { count, version, closed, min_ms, max_ms })
+    Ok(Summary {
+        count,
+        version,
+        closed,
+        min_ms,
+        max_ms,
+    })
 }
 
 fn number(element: Element<'_>) -> Option<i32> {
@@ -110,16 +131,27 @@ fn count_rows(bucket: &[u8], time_field: &[u8]) -> Result<usize, Failure> {
             }
             Ok(count)
         }
-        None => Err(Failure::new(5346700, "The $_internalUnpackBucket stage requires the data region to have a timeField object")),
+        None => Err(Failure::new(
+            5346700,
+            "The $_internalUnpackBucket stage requires the data region to have a timeField object",
+        )),
     }
 }
 
 fn data_of(bucket: &[u8]) -> Result<Element<'_>, Failure> {
     let data = find(bucket, b"data")?
         .filter(|data| data.kind == kind::OBJECT)
-        .ok_or_else(|| Failure::new(5346510, "The $_internalUnpackBucket stage requires 'data' object to be present"))?;
+        .ok_or_else(|| {
+            Failure::new(
+                5346510,
+                "The $_internalUnpackBucket stage requires 'data' object to be present",
+            )
+        })?;
     if data.value.len() <= 5 {
-        return Err(Failure::new(5346509, "The $_internalUnpackBucket stage requires the data region to not be empty"));
+        return Err(Failure::new(
+            5346509,
+            "The $_internalUnpackBucket stage requires the data region to not be empty",
+        ));
     }
     Ok(data)
 }
@@ -127,7 +159,10 @@ fn data_of(bucket: &[u8]) -> Result<Element<'_>, Failure> {
 /// The bytes of a column.
 pub fn packed(element: Element<'_>) -> Result<&[u8], Failure> {
     if element.kind != kind::BINARY || element.value.get(4) != Some(&COLUMN_SUBTYPE) {
-        return Err(Failure::new(INVALID_COLUMN, "a column of the bucket is no binary data of subtype 7"));
+        return Err(Failure::new(
+            INVALID_COLUMN,
+            "a column of the bucket is no binary data of subtype 7",
+        ));
     }
     Ok(&element.value[5..])
 }
@@ -135,7 +170,10 @@ pub fn packed(element: Element<'_>) -> Result<&[u8], Failure> {
 /// Where the values of one field come from.
 enum Source<'a> {
     Packed(Box<ColumnDecoder<'a>>),
-    Plain { rest: Elements<'a>, ahead: Option<(usize, Element<'a>)> },
+    Plain {
+        rest: Elements<'a>,
+        ahead: Option<(usize, Element<'a>)>,
+    },
 }
 
 /// One field of the measurements.
@@ -153,7 +191,10 @@ impl<'a> Field<'a> {
         } else {
             Source::Packed(Box::new(ColumnDecoder::new(packed(element)?, rows)))
         };
-        Ok(Self { name: element.name, source })
+        Ok(Self {
+            name: element.name,
+            source,
+        })
     }
 
     /// Append the value of the next row, where it has one; returns whether.
@@ -168,7 +209,10 @@ impl<'a> Field<'a> {
                     }
                     Ok(present)
                 }
-                None => Err(Failure::new(6067601, "a column of the bucket has fewer entries than control.count says")),
+                None => Err(Failure::new(
+                    6067601,
+                    "a column of the bucket has fewer entries than control.count says",
+                )),
             },
             Source::Plain { rest, ahead } => match ahead {
                 Some((at, element)) if *at == row => {
@@ -209,22 +253,32 @@ pub fn rows(
 ) -> Result<(), Failure> {
     let count = summary(bucket, time_field)?.count;
     if count > ROWS_MAX {
-        return Err(Failure::new(INVALID_COLUMN, "the bucket claims too many measurements"));
+        return Err(Failure::new(
+            INVALID_COLUMN,
+            "the bucket claims too many measurements",
+        ));
     }
     let data = data_of(bucket)?;
-    let meta = meta_of(bucket, meta_field)?.filter(|_| meta_field.is_some_and(|name| wanted.has(name)));
+    let meta =
+        meta_of(bucket, meta_field)?.filter(|_| meta_field.is_some_and(|name| wanted.has(name)));
     let mut time = None;
     let mut fields = Vec::new();
     for element in elements(data.value)? {
         let element = element?;
         if element.name == time_field {
-            time = wanted.has(time_field).then(|| Field::open(element, count)).transpose()?;
+            time = wanted
+                .has(time_field)
+                .then(|| Field::open(element, count))
+                .transpose()?;
         } else if wanted.has(element.name) {
             fields.push(Field::open(element, count)?);
         }
     }
     if time.is_none() && find(data.value, time_field)?.is_none() {
-        return Err(Failure::new(5346700, "The $_internalUnpackBucket stage requires the data region to have a timeField object"));
+        return Err(Failure::new(
+            5346700,
+            "The $_internalUnpackBucket stage requires the data region to have a timeField object",
+        ));
     }
     let mut out = Vec::with_capacity(256);
     for row in 0..count {
@@ -232,7 +286,10 @@ pub fn rows(
         let begun = writer::begin(&mut out);
         if let Some(time) = &mut time {
             if !time.write(row, time_field, &mut out)? {
-                return Err(Failure::new(INVALID_COLUMN, "a measurement of the bucket has no time"));
+                return Err(Failure::new(
+                    INVALID_COLUMN,
+                    "a measurement of the bucket has no time",
+                ));
             }
         }
         if let (Some(meta), Some(name)) = (meta, meta_field) {
@@ -247,7 +304,10 @@ pub fn rows(
     Ok(())
 }
 
-fn meta_of<'a>(bucket: &'a [u8], meta_field: Option<&[u8]>) -> Result<Option<Element<'a>>, Failure> {
+fn meta_of<'a>(
+    bucket: &'a [u8],
+    meta_field: Option<&[u8]>,
+) -> Result<Option<Element<'a>>, Failure> {
     let meta = find(bucket, b"meta")?;
     match (meta, meta_field) {
         (Some(meta), Some(_)) if meta.kind == kind::UNDEFINED => Err(Failure::new(
@@ -297,9 +357,21 @@ mod tests {
     fn plain_rows_come_back() {
         let bucket = plain_bucket();
         let mut found = Vec::new();
-        rows(&bucket, b"t", Some(b"m"), Wanted::Exclude(&[]), |row| found.push(row.to_vec())).expect("well formed");
-        assert_eq!(found, [b"\x10\0\0\0\x09t\0\0\0\0\0\0\0\0\0\0".to_vec(), b"\x13\0\0\0\x09t\0\x01\0\0\0\0\0\0\0\x0aa\0\0".to_vec()]);
-        assert_eq!(summary(&bucket, b"t").map(|summary| (summary.count, summary.max_ms)), Ok((2, 1)));
+        rows(&bucket, b"t", Some(b"m"), Wanted::Exclude(&[]), |row| {
+            found.push(row.to_vec())
+        })
+        .expect("well formed");
+        assert_eq!(
+            found,
+            [
+                b"\x10\0\0\0\x09t\0\0\0\0\0\0\0\0\0\0".to_vec(),
+                b"\x13\0\0\0\x09t\0\x01\0\0\0\0\0\0\0\x0aa\0\0".to_vec()
+            ]
+        );
+        assert_eq!(
+            summary(&bucket, b"t").map(|summary| (summary.count, summary.max_ms)),
+            Ok((2, 1))
+        );
     }
 
     #[test]

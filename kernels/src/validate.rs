@@ -57,7 +57,9 @@ fn split_code(value: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
 fn check_old_binary(value: &[u8]) -> Result<(), Malformed> {
     let inner = elements::int32(value.get(5..).unwrap_or_default())?;
     if usize::try_from(inner).ok() != value.len().checked_sub(9) {
-        return Err(Malformed("binary data of subtype 2 has a wrong inner length"));
+        return Err(Malformed(
+            "binary data of subtype 2 has a wrong inner length",
+        ));
     }
     Ok(())
 }
