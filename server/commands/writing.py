@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from bson import DatetimeMS, ObjectId, Regex, Timestamp
+from bson import DatetimeMS, Regex, Timestamp
 
 from ...catalog import documents
 from ...catalog.catalog import Catalog
@@ -19,13 +19,16 @@ from ...common.errors import (
     CommandNotSupportedOnView,
     DocumentValidationFailure,
     DollarPrefixedFieldName,
+    InvalidBSON,
     InvalidIdField,
     InvalidNamespace,
     MongoError,
     WriteConflict,
 )
 from ...common.limits import DOCUMENT_BYTES_MAX
-from ...common.values import Document, decode, encode
+from ...common.values import BsonType, Document, decode
+from ...kernels import validate_document, with_id
+from ...protocol.documents import elements
 from ...query.execute import Execution
 from ...query.match.base import MatchNode
 from ...query.match.parse import parse_filter
@@ -117,34 +120,36 @@ def prepared(raw: bytes, fill_timestamp: Callable[[], Timestamp] | None) -> byte
         raise BSONObjectTooLarge(
             f"object to insert too large. size in bytes: {len(raw)}, max size: {DOCUMENT_BYTES_MAX}"
         )
-    document = decode(raw)
-    identity = document.get("_id", _ABSENT)
-    if isinstance(identity, ObjectId):
-        pass
-    elif identity is _ABSENT:
-        document = {"_id": ObjectId(), **document}
-        raw = encode_with_id(document["_id"], raw)
-    else:
-        check_id(identity)
-    if next(iter(document)) != "_id":
-        document = {"_id": identity, **document}
-        raw = encode(document)
-    if fill_timestamp is not None and any(
-        type(value) is Timestamp and not value.time and not value.inc for value in document.values()
-    ):
-        for name, value in document.items():
-            if name != "_id" and type(value) is Timestamp and not value.time and not value.inc:
-                document[name] = fill_timestamp()
-        raw = encode(document)
+    try:
+        validate_document(raw)
+        raw = with_id(raw)
+    except ValueError as error:
+        raise InvalidBSON(str(error)) from error
+    kind = raw[4]
+    if kind in _NO_ID_KINDS:
+        raise InvalidIdField(f"The '_id' value cannot be of type {_NO_ID_KINDS[kind]}")
+    if kind == BsonType.OBJECT:
+        check_id(decode(raw)["_id"])
+    if fill_timestamp is not None and _EMPTY_TIMESTAMP in raw and BsonType.TIMESTAMP in raw:
+        return _filled(raw, fill_timestamp)
     return raw
 
 
-_ABSENT: Final = object()
+_NO_ID_KINDS: Final = {
+    int(BsonType.ARRAY): "array",
+    int(BsonType.REGEX): "regex",
+    int(BsonType.UNDEFINED): "undefined",
+}
+_EMPTY_TIMESTAMP: Final = bytes(8)
 
 
-def encode_with_id(identity: ObjectId, raw: bytes) -> bytes:
-    """The raw document with an `_id` in front."""
-    return b"".join(((len(raw) + 17).to_bytes(4, "little"), b"\x07_id\0", identity.binary, raw[4:]))
+def _filled(raw: bytes, fill_timestamp: Callable[[], Timestamp]) -> bytes:
+    """The document with times in place of the empty timestamps at its top level."""
+    for kind, name, start, end in list(elements(raw)):
+        if kind == BsonType.TIMESTAMP and name != "_id" and raw[start:end] == _EMPTY_TIMESTAMP:
+            now = fill_timestamp()
+            raw = raw[:start] + now.inc.to_bytes(4, "little") + now.time.to_bytes(4, "little") + raw[end:]
+    return raw
 
 
 def check_id(identity: Any) -> None:
