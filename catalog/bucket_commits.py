@@ -77,6 +77,7 @@ class BucketCommits:
         self._on_stored = on_stored
         self._on_lost = on_lost
         self._staged: dict[OpenBucket, None] = {}
+        self._writing: list[OpenBucket] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._running: asyncio.Task[None] | None = None
         self.waits = 0
@@ -86,6 +87,14 @@ class BucketCommits:
         """The bucket holds something that the next commit has to store."""
         bucket.staged = True
         self._staged[bucket] = None
+
+    def unstored(self, collection_id: int) -> set[bytes]:
+        """Ids of the collection's buckets that are not stored as they are in memory."""
+        return {
+            bucket.builder.bucket_id
+            for bucket in (*self._staged, *self._writing)
+            if bucket.collection_id == collection_id
+        }
 
     async def commit(self) -> None:
         """Wait until everything staged so far is durable.
@@ -106,6 +115,7 @@ class BucketCommits:
         while self._waiting:
             buckets, waiting = list(self._staged), self._waiting
             self._staged, self._waiting = {}, []
+            self._writing = buckets
             try:
                 await self._store(buckets)
             except (BucketsChanged, DuplicateKey):
@@ -114,6 +124,8 @@ class BucketCommits:
                 self._give_up(buckets, waiting, error)
             else:
                 _settle(waiting, None)
+            finally:
+                self._writing = []
 
     async def _store(self, buckets: list[OpenBucket]) -> None:
         for bucket in buckets:

@@ -146,9 +146,10 @@ class BucketCatalog:
         effective = min(limits.size_max, derived)
         absolute = min(limits.size_absolute_max, derived)
         position = 0
-        extended = False
+        extended = full = False
         while position < len(run):
-            bucket = self._bucket_for(buckets, options, key, run.time_ms(position))
+            bucket = self._bucket_for(buckets, options, key, run.time_ms(position), reopen=not full)
+            full = False
             version = bucket.builder.version
             taken, reason, kept_open = bucket.builder.append_run(
                 run,
@@ -174,9 +175,13 @@ class BucketCatalog:
                     reason = "cache_pressure"
                 counters[_CLOSED[reason]] += 1
                 self._close(bucket)
+                # What is stored may be the very bucket that refused: the next one is a new one.
+                full = True
         return extended
 
-    def _bucket_for(self, buckets: Collection, options: TimeseriesOptions, key: SeriesKey, time_ms: int) -> OpenBucket:
+    def _bucket_for(
+        self, buckets: Collection, options: TimeseriesOptions, key: SeriesKey, time_ms: int, *, reopen: bool
+    ) -> OpenBucket:
         """The bucket to ask for a measurement of this time: an open one, a stored one that has room, or a new one."""
         series = self._open.get(key)
         if series is None:
@@ -193,7 +198,8 @@ class BucketCatalog:
             series = self._open.setdefault(key, [])
         elif series:
             self._count(buckets)["numBucketsArchivedDueToTimeBackward"] += 1
-        bucket = self._reopened(buckets, options, key, time_ms) or self._new(buckets, options, key, time_ms)
+        found = self._reopened(buckets, options, key, time_ms) if reopen else None
+        bucket = found or self._new(buckets, options, key, time_ms)
         series.append(bucket)
         self._idle[bucket] = None
         while len(series) > _OPEN_PER_SERIES and not series[0].staged:
@@ -219,7 +225,8 @@ class BucketCatalog:
             return None
         counters = self._count(buckets)
         limits = self._limits()
-        open_ids = {bucket.builder.bucket_id for bucket in self._open.get(key, ())}
+        # A closed bucket may be on its way to the store: what is there is not what it holds.
+        taken = self.commits.unstored(buckets.id) | {bucket.builder.bucket_id for bucket in self._open.get(key, ())}
         with self._engine.snapshot() as snapshot:
             for raw in _candidates(snapshot, buckets, index, options, key[1], time_ms):
                 try:
@@ -230,7 +237,7 @@ class BucketCatalog:
                 except BucketError:
                     counters["numBucketReopeningsFailed"] += 1
                     continue
-                if builder.bucket_id in open_ids or builder.meta != key[1]:
+                if builder.bucket_id in taken or builder.meta != key[1]:
                     continue
                 counters["numBucketsQueried"] += 1
                 counters["numBucketsReopened"] += 1
