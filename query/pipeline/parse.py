@@ -6,7 +6,7 @@ from typing import Any, Final
 from ...common.errors import Location, MaxSubPipelineDepthExceeded, NotImplemented, SearchNotEnabled, TypeMismatch
 from ...common.values import Document, type_name
 from ..plan.nodes import PlanNode
-from . import group, order, reshape
+from . import facet, group, join, order, reshape
 from .base import Fields, PipelineContext, Stage, StageParser
 from .order import Limit, Skip, Sort
 from .reshape import Match
@@ -16,15 +16,21 @@ __all__ = ["STAGES", "Pipeline", "PipelineContext", "parse_pipeline"]
 STAGES_MAX: Final = 1000
 DEPTH_MAX: Final = 20
 
-STAGES: Final[dict[str, StageParser]] = {**group.STAGES, **order.STAGES, **reshape.STAGES}
+STAGES: Final[dict[str, StageParser]] = {
+    **facet.STAGES,
+    **group.STAGES,
+    **join.STAGES,
+    **order.STAGES,
+    **reshape.STAGES,
+}
 """Every stage, by name; layers above add theirs (`register`)."""
 
 _KNOWN_ELSEWHERE: Final = frozenset(
     {
-        "$bucketAuto", "$changeStreamSplitLargeEvent", "$collStats", "$currentOp", "$densify", "$facet", "$fill", "$geoNear",
-        "$graphLookup", "$indexStats", "$listClusterCatalog", "$listLocalSessions", "$listSampledQueries", "$listSessions",
-        "$lookup", "$merge", "$out", "$planCacheStats", "$queryStats", "$querySettings", "$rankFusion", "$scoreFusion",
-        "$setWindowFields", "$unionWith",
+        "$changeStreamSplitLargeEvent", "$collStats", "$currentOp", "$densify", "$fill", "$geoNear",
+        "$indexStats", "$listClusterCatalog", "$listLocalSessions", "$listSampledQueries", "$listSessions",
+        "$merge", "$out", "$planCacheStats", "$queryStats", "$querySettings", "$rankFusion", "$scoreFusion",
+        "$setWindowFields",
     }
 )  # fmt: skip
 _SEARCH: Final = frozenset({"$search", "$searchMeta", "$vectorSearch", "$listSearchIndexes"})

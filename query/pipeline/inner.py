@@ -1,0 +1,98 @@
+"""What stages with pipelines of their own share: which stages may stand in them, and how they run within the outer run."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from bson import Regex
+
+from ...catalog.namespaces import Namespace
+from ...common.errors import NotImplemented, TypeMismatch, error_for
+from ...common.values import Document, type_name
+from ..plan.batches import Batch
+from ..plan.nodes import PlanNode, Run
+from .base import PipelineContext, SourceProvider
+
+if TYPE_CHECKING:
+    from .parse import Pipeline
+
+_WRITERS: Final = ("$out", "$merge")
+
+
+def check_stages(pipeline: Any, refused: Sequence[str], code: int, outer: str) -> None:
+    """Refuse stages that may not stand within another one.
+
+    Raises:
+        TypeMismatch: the pipeline is no array.
+        MongoError: with the given code, for a stage that is refused.
+    """
+    if not isinstance(pipeline, list):
+        raise TypeMismatch(f"'pipeline' option must be specified as an array, but got {type_name(pipeline)}")
+    for stage in pipeline:
+        name = next(iter(stage), "") if isinstance(stage, dict) else ""
+        if name in refused or name in _WRITERS:
+            raise error_for(code, f"{name} is not allowed within a {outer} stage")
+
+
+def parsed(pipeline: list[Document], context: PipelineContext) -> "Pipeline":
+    """A pipeline within a stage, parsed."""
+    # The table of stages holds those that have pipelines of their own.
+    from .parse import parse_pipeline
+
+    return parse_pipeline(pipeline, context)
+
+
+def sources_of(context: PipelineContext) -> SourceProvider:
+    """Who plans the reading of other collections.
+
+    Raises:
+        NotImplemented: nobody does, here.
+    """
+    if context.sources is None:
+        raise NotImplemented("other collections cannot be read here")
+    return context.sources
+
+
+def target(context: PipelineContext, name: Any) -> Namespace:
+    """The namespace of a collection of the same database.
+
+    Raises:
+        Location: 73, the name is empty.
+    """
+    if not name:
+        raise error_for(73, f"Invalid namespace specified: {context.namespace.database}.")
+    return Namespace(context.namespace.database, name)
+
+
+def run_inner(node: PlanNode, run: Run, variables: dict[str, Any]) -> Iterator[Batch | None]:
+    """The batches of a plan within a step of another plan: it sees the snapshot of the moment, and its own variables."""
+    inner = replace(run, variables=variables)
+    batches = node.batches(inner)
+    while True:
+        # The executor may have renewed the snapshot since the last breathing point.
+        inner.snapshot = run.snapshot
+        try:
+            yield next(batches)
+        except StopIteration:
+            return
+
+
+def inner_documents(
+    context: PipelineContext, namespace: Namespace, pipeline: list[Document], run: Run, variables: dict[str, Any]
+) -> Iterator[Document | None]:
+    """The rows of a pipeline on another collection; None is a breathing point."""
+    given = replace(context, namespace=namespace, variables={**context.variables, **variables})
+    node = sources_of(context).plan(namespace, pipeline, given)
+    for batch in run_inner(node, run, {**run.variables, **variables}):
+        if batch is None:
+            yield None
+        else:
+            yield from batch.documents()
+
+
+def equal_to_any(path: str, values: Sequence[Any]) -> Document:
+    """A filter for documents in which a path has one of the values; a regular expression stands for itself."""
+    plain = [value for value in values if not isinstance(value, Regex)]
+    if len(plain) == len(values):
+        return {path: {"$in": plain}}
+    return {"$or": [{path: {"$in": plain}}, *({path: {"$eq": value}} for value in values if isinstance(value, Regex))]}
