@@ -1,7 +1,10 @@
 """The native module: what each function takes, gives and refuses. Imported only by `kernels/__init__.py`."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, final
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
 
 LONG_KEY_PREFIX: Final[int]
 """Bytes of a long key that an index keeps as they are."""
@@ -282,6 +285,72 @@ def unpack_many(
     exclude: Sequence[str] | None = None,
 ) -> list[bytes]:
     """`unpack_rows` of several buckets, one after the other."""
+
+@final
+class BucketColumns:
+    """The columns of many buckets, one bucket after the other. Made by `unpack_columns`."""
+
+    def __len__(self) -> int: ...
+    @property
+    def fields(self) -> list[str]:
+        """The fields that were asked for, or all that occur, in the order in which they were met."""
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where the rows of each bucket begin, and at last how many rows there are."""
+
+    @property
+    def metas(self) -> list[bytes | None]:
+        """The meta of each bucket, as `Run.meta`."""
+
+    def column(self, field: str) -> tuple[int, NDArray[Any], NDArray[np.bool_] | None]:
+        """The values of a field: BSON type byte, values, and which rows have one (None where all do).
+
+        Type and values, one for each row, 0 where there is none:
+
+        * 1: double, float64;
+        * 16, 18, 9, 17: int32, int64, date (milliseconds) and timestamp (as stored), int64;
+        * 8: bool, bool;
+        * 2: string, uint32, positions in `strings(field)`; 2**32 - 1 where there is none;
+        * 0: no row has a value; zeros;
+        * 255: other or several types: int64, one more than rows; row `i` is `raw(field)[values[i]:values[i + 1]]`.
+
+        Raises:
+            KeyError: the field was not asked for.
+        """
+
+    def strings(self, field: str) -> list[str]:
+        """The different strings of a column of type 2.
+
+        Raises:
+            KeyError: it is no such column.
+        """
+
+    def raw(self, field: str) -> bytes:
+        """The values of a column of type 255, each a type byte and a value.
+
+        Raises:
+            KeyError: it is no such column.
+        """
+
+    def build_rows(self, positions: NDArray[np.int64], meta_field: str | None = None) -> list[bytes]:
+        """Raw documents of the rows at these positions, as `unpack_rows` builds them from the fields that are here.
+
+        Args:
+            meta_field: the name that the meta gets; None leaves it out.
+
+        Raises:
+            IndexError: there is no such row.
+        """
+
+def unpack_columns(buckets: Sequence[bytes], time_field: str, fields: Sequence[str] | None = None) -> BucketColumns:
+    """The named fields of buckets of any version (None: all fields) as typed arrays.
+
+    Raises:
+        BucketError: as `unpack_rows`.
+
+    Lets other threads run.
+    """
 
 def bucket_summary(bucket: bytes, time_field: str) -> tuple[int, int, bool, int, int]:
     """Count, version, closed, and control.min and control.max of the time (milliseconds) of a bucket.

@@ -9,6 +9,8 @@ mod bucket_columns;
 mod bucket_edge;
 mod checksum;
 pub mod column;
+mod columns;
+mod columns_edge;
 mod compare;
 mod control;
 mod decimal;
@@ -33,6 +35,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(shape::document_shape, module)?)?;
     documents_edge::add(module)?;
     bucket_edge::add(module)?;
+    columns_edge::add(module)?;
     unpack_edge::add(module)?;
     index_edge::add(module)
 }

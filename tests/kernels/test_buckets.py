@@ -197,7 +197,7 @@ def test_missing_meta_is_not_null() -> None:
 
 
 def test_measurements_without_a_date_are_refused_by_themselves() -> None:
-    documents = [{"t": 1}, {"t": DatetimeMS(5)}, {}, {"t": "x"}]
+    documents: list[dict[str, Any]] = [{"t": 1}, {"t": DatetimeMS(5)}, {}, {"t": "x"}]
     parts = partition([encode(document) for document in documents], "t", None)
     message = "'t' must be present and contain a valid BSON UTC datetime value"
     assert parts.errors == [(0, 2, message), (2, 2, message), (3, 2, message)]

@@ -1,0 +1,384 @@
+//! The columns of many buckets, one after the other, as typed arrays; and rows built from them again.
+
+use crate::column::{
+    decode_f64, decode_i64, decode_strings, ColumnDecoder, StringDictionary, Uniform, MISSING_CODE,
+};
+use crate::elements::{elements, find, kind, Element};
+use crate::unpack::{packed, row_number, summary, Failure, ROWS_MAX};
+use crate::writer::{begin, element, end};
+use std::collections::HashMap;
+
+/// The values of one field in all rows.
+#[derive(Debug)]
+pub enum Data {
+    /// No row has a value.
+    Missing(usize),
+    /// int32, int64, bool, date or timestamp.
+    Whole {
+        kind: u8,
+        values: Vec<i64>,
+        present: Vec<u8>,
+    },
+    Double {
+        values: Vec<f64>,
+        present: Vec<u8>,
+    },
+    Text {
+        dictionary: StringDictionary,
+        codes: Vec<u32>,
+    },
+    /// Any types: for each row its type byte and value, or nothing; `ends` tells where each row's bytes end.
+    Raw {
+        bytes: Vec<u8>,
+        ends: Vec<usize>,
+    },
+}
+
+/// The columns of many buckets.
+#[derive(Debug)]
+pub struct Columns {
+    pub time_field: Vec<u8>,
+    pub names: Vec<Vec<u8>>,
+    pub data: Vec<Data>,
+    /// Where the rows of each bucket begin, and at last how many rows there are.
+    pub offsets: Vec<i64>,
+    /// Type byte and value of each bucket's meta.
+    pub metas: Vec<Option<Vec<u8>>>,
+    /// Each bucket's fields, as positions in `names`, in the order of its columns.
+    orders: Vec<Vec<usize>>,
+}
+
+impl Columns {
+    /// The named fields of the buckets, or all that occur.
+    pub fn unpack(
+        buckets: &[&[u8]],
+        time_field: &[u8],
+        fields: Option<&[String]>,
+    ) -> Result<Self, Failure> {
+        let mut columns = Self {
+            time_field: time_field.to_vec(),
+            names: Vec::new(),
+            data: Vec::new(),
+            offsets: vec![0],
+            metas: Vec::with_capacity(buckets.len()),
+            orders: Vec::with_capacity(buckets.len()),
+        };
+        let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+        for field in fields.unwrap_or_default() {
+            if !places.contains_key(field.as_bytes()) {
+                columns.place(field.as_bytes(), &mut places);
+            }
+        }
+        for bucket in buckets {
+            columns.add(bucket, fields.is_none(), &mut places)?;
+        }
+        Ok(columns)
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.offsets.last().map_or(0, |rows| *rows as usize)
+    }
+
+    fn place(&mut self, name: &[u8], places: &mut HashMap<Vec<u8>, usize>) -> usize {
+        let place = self.names.len();
+        places.insert(name.to_vec(), place);
+        self.names.push(name.to_vec());
+        self.data.push(Data::Missing(self.rows()));
+        place
+    }
+
+    fn add(
+        &mut self,
+        bucket: &[u8],
+        every: bool,
+        places: &mut HashMap<Vec<u8>, usize>,
+    ) -> Result<(), Failure> {
+        let count = summary(bucket, &self.time_field)?.count;
+        if count > ROWS_MAX {
+            return Err(Failure::new(2, "the bucket claims too many measurements"));
+        }
+        let meta = find(bucket, b"meta")?.map(|meta| [&[meta.kind], meta.value].concat());
+        let total = self.rows() + count;
+        let mut order = Vec::new();
+        if let Some(data) = find(bucket, b"data")?.filter(|data| data.kind == kind::OBJECT) {
+            for column in elements(data.value)? {
+                let column = column?;
+                let place = match places.get(column.name) {
+                    Some(place) => *place,
+                    None if every => self.place(column.name, places),
+                    None => continue,
+                };
+                if order.contains(&place) {
+                    return Err(Failure::new(2, "the bucket has two columns of one name"));
+                }
+                order.push(place);
+                if let Some(data) = self.data.get_mut(place) {
+                    data.add(column, count)?;
+                }
+            }
+        }
+        for data in &mut self.data {
+            data.fill(total);
+        }
+        self.metas.push(meta);
+        self.orders.push(order);
+        self.offsets.push(total as i64);
+        Ok(())
+    }
+
+    /// Appends a raw document for a row: time, meta under its name, then the other columns in the order of the bucket. False,
+    /// and nothing done, if there is no such row.
+    pub fn write_row(&self, row: usize, meta_field: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
+        let after = self.offsets.partition_point(|offset| *offset <= row as i64);
+        let Some((bucket, order)) = after
+            .checked_sub(1)
+            .and_then(|bucket| Some((bucket, self.orders.get(bucket)?)))
+        else {
+            return false;
+        };
+        let begun = begin(out);
+        let is_time = |place: &usize| self.names.get(*place) == Some(&self.time_field);
+        for place in order.iter().filter(|place| is_time(place)) {
+            self.write_value(*place, row, out);
+        }
+        if let (Some(name), Some(Some(meta))) = (meta_field, self.metas.get(bucket)) {
+            if let Some((type_byte, value)) = meta.split_first() {
+                element(out, *type_byte, name, value);
+            }
+        }
+        for place in order.iter().filter(|place| !is_time(place)) {
+            self.write_value(*place, row, out);
+        }
+        end(out, begun);
+        true
+    }
+
+    fn write_value(&self, place: usize, row: usize, out: &mut Vec<u8>) {
+        if let (Some(name), Some(data)) = (self.names.get(place), self.data.get(place)) {
+            data.write(row, name, out);
+        }
+    }
+}
+
+impl Data {
+    fn len(&self) -> usize {
+        match self {
+            Self::Missing(rows) => *rows,
+            Self::Whole { values, .. } => values.len(),
+            Self::Double { values, .. } => values.len(),
+            Self::Text { codes, .. } => codes.len(),
+            Self::Raw { ends, .. } => ends.len(),
+        }
+    }
+
+    /// Adds missing values up to this many rows.
+    fn fill(&mut self, total: usize) {
+        match self {
+            Self::Missing(rows) => *rows = total,
+            Self::Whole {
+                values, present, ..
+            } => {
+                values.resize(total, 0);
+                present.resize(total, 0);
+            }
+            Self::Double { values, present } => {
+                values.resize(total, 0.0);
+                present.resize(total, 0);
+            }
+            Self::Text { codes, .. } => codes.resize(total, MISSING_CODE),
+            Self::Raw { bytes, ends } => ends.resize(total, bytes.len()),
+        }
+    }
+
+    /// Adds the `count` entries of a bucket's column.
+    fn add(&mut self, column: Element<'_>, count: usize) -> Result<(), Failure> {
+        let before = self.len();
+        if column.kind == kind::OBJECT {
+            self.turn_raw();
+            return self.add_plain(column, before, count);
+        }
+        let bytes = packed(column)?;
+        if !self.add_typed(bytes, count)? {
+            self.turn_raw();
+            self.add_raw(bytes, count)?;
+        }
+        if self.len() != before + count {
+            return Err(Failure::new(
+                6067601,
+                "a column of the bucket has fewer entries than control.count says",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Adds a column of the type that is there already; false, and nothing done, if it has another.
+    fn add_typed(&mut self, column: &[u8], count: usize) -> Result<bool, Failure> {
+        match self {
+            Self::Missing(rows) => {
+                let rows = *rows;
+                return self.begin_typed(column, count, rows);
+            }
+            Self::Whole {
+                kind,
+                values,
+                present,
+            } => {
+                let before = values.len();
+                match decode_i64(column, count, values, present)? {
+                    Uniform::Kind(found) if found == *kind => return Ok(true),
+                    Uniform::Empty => return Ok(true),
+                    Uniform::Kind(_) => {
+                        values.truncate(before);
+                        present.truncate(before);
+                    }
+                    Uniform::Mixed => {}
+                }
+            }
+            Self::Double { values, present } => {
+                return Ok(decode_f64(column, count, values, present)? != Uniform::Mixed);
+            }
+            Self::Text { dictionary, codes } => {
+                return Ok(decode_strings(column, count, dictionary, codes)? != Uniform::Mixed);
+            }
+            Self::Raw { .. } => {}
+        }
+        Ok(false)
+    }
+
+    /// The first column that has values decides the type.
+    fn begin_typed(&mut self, column: &[u8], count: usize, rows: usize) -> Result<bool, Failure> {
+        let (mut values, mut present) = (vec![0.0; rows], vec![0; rows]);
+        match decode_f64(column, count, &mut values, &mut present)? {
+            Uniform::Empty => {
+                *self = Self::Missing(values.len());
+                return Ok(true);
+            }
+            Uniform::Kind(_) => {
+                *self = Self::Double { values, present };
+                return Ok(true);
+            }
+            Uniform::Mixed => {}
+        }
+        let mut values = vec![0; rows];
+        if let Uniform::Kind(kind) = decode_i64(column, count, &mut values, &mut present)? {
+            *self = Self::Whole {
+                kind,
+                values,
+                present,
+            };
+            return Ok(true);
+        }
+        let (mut dictionary, mut codes) = (StringDictionary::default(), vec![MISSING_CODE; rows]);
+        if let Uniform::Kind(_) = decode_strings(column, count, &mut dictionary, &mut codes)? {
+            *self = Self::Text { dictionary, codes };
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn turn_raw(&mut self) {
+        if matches!(self, Self::Raw { .. }) {
+            return;
+        }
+        let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(self.len()));
+        for row in 0..self.len() {
+            self.write_bare(row, &mut bytes);
+            ends.push(bytes.len());
+        }
+        *self = Self::Raw { bytes, ends };
+    }
+
+    fn add_raw(&mut self, column: &[u8], count: usize) -> Result<(), Failure> {
+        if let Self::Raw { bytes, ends } = self {
+            for entry in ColumnDecoder::new(column, count) {
+                if let Some(value) = entry? {
+                    bytes.push(value.kind());
+                    bytes.extend_from_slice(value.bytes());
+                }
+                ends.push(bytes.len());
+            }
+        }
+        Ok(())
+    }
+
+    fn add_plain(
+        &mut self,
+        column: Element<'_>,
+        before: usize,
+        count: usize,
+    ) -> Result<(), Failure> {
+        for element in elements(column.value)? {
+            let element = element?;
+            let row = row_number(element.name)?;
+            if row >= count || before + row < self.len() {
+                return Err(Failure::new(
+                    2,
+                    "a row number of the bucket is not as expected",
+                ));
+            }
+            self.fill(before + row);
+            if let Self::Raw { bytes, ends } = self {
+                bytes.push(element.kind);
+                bytes.extend_from_slice(element.value);
+                ends.push(bytes.len());
+            }
+        }
+        self.fill(before + count);
+        Ok(())
+    }
+
+    /// Appends the value of a row as an element, where the row has one.
+    fn write(&self, row: usize, name: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        self.write_bare(row, out);
+        // The type byte is there; the name belongs behind it.
+        if out.len() > start {
+            out.splice(start + 1..start + 1, name.iter().copied().chain([0]));
+        }
+    }
+
+    /// Appends type byte and value of a row, or nothing where it has none.
+    fn write_bare(&self, row: usize, out: &mut Vec<u8>) {
+        let here = |present: &Vec<u8>| present.get(row) == Some(&1);
+        match self {
+            Self::Missing(_) => {}
+            Self::Whole {
+                kind,
+                values,
+                present,
+            } if here(present) => {
+                let bytes = values.get(row).copied().unwrap_or(0).to_le_bytes();
+                let length = match *kind {
+                    kind::BOOL => 1,
+                    kind::INT32 => 4,
+                    _ => 8,
+                };
+                out.push(*kind);
+                out.extend_from_slice(bytes.get(..length).unwrap_or_default());
+            }
+            Self::Double { values, present } if here(present) => {
+                out.push(kind::DOUBLE);
+                out.extend_from_slice(&values.get(row).copied().unwrap_or(0.0).to_le_bytes());
+            }
+            Self::Whole { .. } | Self::Double { .. } => {}
+            Self::Text { dictionary, codes } => {
+                if let Some(text) = codes.get(row).and_then(|code| dictionary.get(*code)) {
+                    out.push(kind::STRING);
+                    out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
+                    out.extend_from_slice(text);
+                    out.push(0);
+                }
+            }
+            Self::Raw { bytes, ends } => {
+                let start = row
+                    .checked_sub(1)
+                    .and_then(|row| ends.get(row))
+                    .copied()
+                    .unwrap_or(0);
+                let end = ends.get(row).copied().unwrap_or(start);
+                out.extend_from_slice(bytes.get(start..end).unwrap_or_default());
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The edge to Python of the columns of many buckets.
+
+use crate::columns::{Columns, Data};
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::{PyIndexError, PyKeyError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+#[pyclass(frozen, module = "bucketd.kernels._native", name = "BucketColumns")]
+struct BucketColumns {
+    columns: Columns,
+}
+
+type Presence<'py> = Option<Bound<'py, PyArray1<bool>>>;
+
+fn presence<'py>(py: Python<'py>, present: &[u8]) -> Presence<'py> {
+    if !present.contains(&0) {
+        return None;
+    }
+    Some(PyArray1::from_iter(
+        py,
+        present.iter().map(|present| *present != 0),
+    ))
+}
+
+#[pymethods]
+impl BucketColumns {
+    fn __len__(&self) -> usize {
+        self.columns.rows()
+    }
+
+    #[getter]
+    fn fields(&self) -> Vec<String> {
+        self.columns
+            .names
+            .iter()
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect()
+    }
+
+    #[getter]
+    fn offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        PyArray1::from_slice(py, &self.columns.offsets)
+    }
+
+    #[getter]
+    fn metas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let metas = self.columns.metas.iter();
+        PyList::new(
+            py,
+            metas.map(|meta| meta.as_ref().map(|meta| PyBytes::new(py, meta))),
+        )
+    }
+
+    fn column<'py>(
+        &self,
+        py: Python<'py>,
+        field: &str,
+    ) -> PyResult<(u8, Bound<'py, PyAny>, Presence<'py>)> {
+        Ok(match self.data(field)? {
+            Data::Missing(rows) => {
+                let values = PyArray1::<f64>::zeros(py, *rows, false).into_any();
+                (0, values, Some(PyArray1::<bool>::zeros(py, *rows, false)))
+            }
+            Data::Whole {
+                kind,
+                values,
+                present,
+            } if *kind == crate::elements::kind::BOOL => {
+                let values = PyArray1::from_iter(py, values.iter().map(|value| *value != 0));
+                (*kind, values.into_any(), presence(py, present))
+            }
+            Data::Whole {
+                kind,
+                values,
+                present,
+            } => (
+                *kind,
+                PyArray1::from_slice(py, values).into_any(),
+                presence(py, present),
+            ),
+            Data::Double { values, present } => (
+                1,
+                PyArray1::from_slice(py, values).into_any(),
+                presence(py, present),
+            ),
+            Data::Text { codes, dictionary } => {
+                let known = dictionary.len() as u32;
+                let missing = codes.iter().any(|code| *code >= known);
+                let present = missing
+                    .then(|| PyArray1::from_iter(py, codes.iter().map(|code| *code < known)));
+                (2, PyArray1::from_slice(py, codes).into_any(), present)
+            }
+            Data::Raw { ends, bytes } => {
+                let starts = [0].into_iter().chain(ends.iter().map(|end| *end as i64));
+                let mut before = 0;
+                let present: Vec<u8> = ends
+                    .iter()
+                    .map(|end| u8::from(*end > std::mem::replace(&mut before, *end)))
+                    .collect();
+                debug_assert!(ends.last().is_none_or(|end| *end == bytes.len()));
+                (
+                    255,
+                    PyArray1::from_iter(py, starts).into_any(),
+                    presence(py, &present),
+                )
+            }
+        })
+    }
+
+    fn strings<'py>(&self, py: Python<'py>, field: &str) -> PyResult<Bound<'py, PyList>> {
+        let Data::Text { dictionary, .. } = self.data(field)? else {
+            return Err(PyKeyError::new_err("the field is no column of strings"));
+        };
+        let texts =
+            (0..dictionary.len() as u32).map(|code| dictionary.get(code).unwrap_or_default());
+        PyList::new(py, texts.map(String::from_utf8_lossy).collect::<Vec<_>>())
+    }
+
+    fn raw<'py>(&self, py: Python<'py>, field: &str) -> PyResult<Bound<'py, PyBytes>> {
+        let Data::Raw { bytes, .. } = self.data(field)? else {
+            return Err(PyKeyError::new_err("the field is no column of mixed types"));
+        };
+        Ok(PyBytes::new(py, bytes))
+    }
+
+    #[pyo3(signature = (positions, meta_field = None))]
+    fn build_rows<'py>(
+        &self,
+        py: Python<'py>,
+        positions: PyReadonlyArray1<'py, i64>,
+        meta_field: Option<&str>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let positions: Vec<i64> = positions.as_array().iter().copied().collect();
+        let rows = py.detach(|| {
+            let mut rows = Vec::with_capacity(positions.len());
+            let mut bytes = Vec::new();
+            for position in &positions {
+                let row = usize::try_from(*position)
+                    .ok()
+                    .filter(|row| *row < self.columns.rows())?;
+                let meta_field = meta_field.map(str::as_bytes);
+                if !self.columns.write_row(row, meta_field, &mut bytes) {
+                    return None;
+                }
+                rows.push(bytes.len());
+            }
+            Some((bytes, rows))
+        });
+        let (bytes, ends) =
+            rows.ok_or_else(|| PyIndexError::new_err("a position is beyond the rows"))?;
+        let mut start = 0;
+        let documents = ends.iter().map(|end| {
+            let document = bytes.get(start..*end).unwrap_or_default();
+            start = *end;
+            PyBytes::new(py, document)
+        });
+        PyList::new(py, documents.collect::<Vec<_>>())
+    }
+}
+
+impl BucketColumns {
+    fn data(&self, field: &str) -> PyResult<&Data> {
+        let place = self
+            .columns
+            .names
+            .iter()
+            .position(|name| name == field.as_bytes());
+        place
+            .and_then(|place| self.columns.data.get(place))
+            .ok_or_else(|| PyKeyError::new_err(field.to_owned()))
+    }
+}
+
+#[pyfunction]
+#[pyo3(signature = (buckets, time_field, fields = None))]
+fn unpack_columns(
+    py: Python<'_>,
+    buckets: Vec<Bound<'_, PyBytes>>,
+    time_field: &str,
+    fields: Option<Vec<String>>,
+) -> PyResult<BucketColumns> {
+    let raws: Vec<&[u8]> = buckets.iter().map(|bucket| bucket.as_bytes()).collect();
+    let columns = py.detach(|| Columns::unpack(&raws, time_field.as_bytes(), fields.as_deref()))?;
+    Ok(BucketColumns { columns })
+}
+
+/// Add these functions to the module.
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<BucketColumns>()?;
+    module.add_function(wrap_pyfunction!(unpack_columns, module)?)
+}
