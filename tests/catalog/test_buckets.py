@@ -1,0 +1,179 @@
+"""Where measurements go: one bucket for a series and a span of time, and another when it is full."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from bson import DatetimeMS
+
+from bucketd.catalog import documents
+from bucketd.catalog.buckets import BucketLimits
+from bucketd.common.errors import NamespaceNotFound
+from bucketd.storage.checked_engine import CheckedEngine
+from bucketd.storage.engine import Transaction
+from bucketd.storage.errors import StoreFull
+from support.measurements import NAMESPACE, Measurements
+from support.memory_engine import MemoryEngine
+
+START = 1_700_000_000_000 // 3_600_000 * 3_600_000
+MINUTE = 60_000
+
+
+@pytest.fixture
+async def lab() -> Measurements:
+    made = Measurements(CheckedEngine(MemoryEngine()))
+    await made.create()
+    return made
+
+
+def at(minutes: float, meta: Any = "a", **fields: Any) -> dict[str, Any]:
+    return {"_id": minutes, "t": DatetimeMS(int(START + minutes * MINUTE)), "m": meta, **fields}
+
+
+def counts(lab: Measurements) -> list[int]:
+    return [bucket["control"]["count"] for bucket in lab.stored()]
+
+
+async def test_measurements_of_a_series_share_a_bucket(lab: Measurements) -> None:
+    await lab.insert(at(0, x=1), at(1, x=2))
+    await lab.insert(at(2, x=3))
+    (bucket,) = lab.stored()
+    assert bucket["meta"] == "a"
+    assert bucket["control"]["count"] == 3
+    assert bucket["control"]["min"] == {"_id": 0.0, "t": DatetimeMS(START), "x": 1}
+    assert bucket["control"]["max"]["x"] == 3
+    assert bucket["_id"].binary[:4] == (START // 1000).to_bytes(4, "big")
+    assert lab.aggregate() == [
+        {name: row[name] for name in ("t", "m", "_id", "x")}
+        for row in (at(0, x=1) | {"_id": 0}, at(1, x=2), at(2, x=3))
+    ]
+
+
+async def test_each_series_has_buckets_of_its_own(lab: Measurements) -> None:
+    without = at(0)
+    del without["m"]
+    await lab.insert(at(0, "a"), at(0, "b"), at(0, None), without, at(0, {"y": 1, "x": 2}), at(0, {"x": 2, "y": 1}))
+    assert sorted(counts(lab)) == [1, 1, 1, 1, 2]
+    assert lab.counters()["numBucketsOpenedDueToMetadata"] == 5
+    assert sum("meta" not in bucket for bucket in lab.stored()) == 1
+
+
+async def test_time_forward_opens_another(lab: Measurements) -> None:
+    await lab.insert(at(0), at(59), at(60), at(180))
+    assert counts(lab) == [2, 1, 1]
+    assert lab.counters()["numBucketsClosedDueToTimeForward"] == 2
+
+
+async def test_an_earlier_time_opens_another_and_both_go_on(lab: Measurements) -> None:
+    await lab.insert(at(120), at(0), at(121), at(1))
+    assert counts(lab) == [2, 2]
+    assert lab.counters()["numBucketsArchivedDueToTimeBackward"] == 1
+
+
+async def test_a_full_bucket_is_followed_by_another() -> None:
+    lab = Measurements(MemoryEngine(), BucketLimits(count_max=10))
+    await lab.create()
+    await lab.insert(*(at(number / 10) for number in range(25)))
+    assert sorted(counts(lab)) == [5, 10, 10]
+    assert lab.counters()["numBucketsClosedDueToCount"] == 2
+    assert len(lab.aggregate()) == 25
+
+
+async def test_a_field_of_another_type_opens_another(lab: Measurements) -> None:
+    for number in range(20):
+        await lab.insert(at(number, x=("text", 5, None)[number % 3]), at(number + 0.5, x="text"))
+    assert lab.counters()["numBucketsClosedDueToSchemaChange"] > 0
+    assert len(lab.aggregate()) == 40
+    for bucket in lab.stored():
+        assert type(bucket["control"]["min"]["x"]) is type(bucket["control"]["max"]["x"])
+
+
+async def test_late_measurements_make_an_unsorted_bucket(lab: Measurements) -> None:
+    await lab.insert(at(0), at(5))
+    await lab.insert(at(1))
+    (bucket,) = lab.stored()
+    assert bucket["control"]["version"] == 3
+    assert lab.counters()["numCompressedBucketsConvertedToUnsorted"] == 1
+    assert sorted(row["_id"] for row in lab.aggregate()) == [0, 1, 5]
+
+
+async def test_a_stored_bucket_is_found_again_after_a_restart() -> None:
+    engine = MemoryEngine()
+    lab = Measurements(engine)
+    await lab.create()
+    await lab.insert(at(0, x=1))
+    again = Measurements(engine)
+    await again.insert(at(1, x=2))
+    assert counts(again) == [2]
+    assert again.counters()["numBucketsReopened"] == 1
+
+
+async def test_a_direct_write_is_noticed_and_nothing_is_lost(lab: Measurements) -> None:
+    await lab.insert(at(0))
+
+    def remove(transaction: Transaction) -> None:
+        collection = lab.catalog.collection_in(transaction, NAMESPACE.buckets)
+        assert collection is not None
+        for record_key, raw in list(documents.scan(transaction, collection)):
+            documents.remove(transaction, collection, record_key, raw)
+
+    await lab.engine.write(remove)
+    await lab.insert(at(1))
+    assert [row["_id"] for row in lab.aggregate()] == [1]
+
+
+async def test_those_who_wait_share_a_commit(lab: Measurements) -> None:
+    await asyncio.gather(*(lab.insert(at(number / 10)) for number in range(30)))
+    assert counts(lab) == [30]
+    assert lab.counters()["numCommits"] < 30
+    assert lab.counters()["numMeasurementsCommitted"] == 30
+
+
+async def test_a_dropped_collection_is_told(lab: Measurements) -> None:
+    await lab.insert(at(0))
+    await lab.catalog.drop(NAMESPACE, NAMESPACE.buckets)
+    lab.buckets.forget(NAMESPACE)
+    with pytest.raises(NamespaceNotFound):
+        await lab.insert(at(1))
+    await lab.create()
+    await lab.insert(at(2))
+    assert [row["_id"] for row in lab.aggregate()] == [2]
+    await lab.catalog.close()
+
+
+async def test_what_could_not_be_stored_is_told_and_not_kept() -> None:
+    class Failing(MemoryEngine):
+        full = False
+
+        async def write(self, work: Any) -> Any:
+            if self.full:
+                raise StoreFull("no room left")
+            return await super().write(work)
+
+    engine = Failing()
+    lab = Measurements(engine)
+    await lab.create()
+    await lab.insert(at(0))
+    engine.full = True
+    outcomes = await asyncio.gather(*(lab.insert(at(number)) for number in range(1, 4)), return_exceptions=True)
+    assert all(isinstance(outcome, StoreFull) for outcome in outcomes)
+    engine.full = False
+    await lab.insert(at(10))
+    assert [row["_id"] for row in lab.aggregate()] == [0, 10]
+
+
+async def test_dates_out_of_range_are_flagged(lab: Measurements) -> None:
+    await lab.insert(at(0))
+    assert not lab.collection(NAMESPACE.buckets).flags
+    await lab.insert({"_id": "old", "t": DatetimeMS(-5_000_000), "m": "a"})
+    assert lab.collection(NAMESPACE.buckets).flags == {"extendedRange": True}
+    assert [row["_id"] for row in lab.aggregate({"$match": {"t": {"$lt": DatetimeMS(0)}}})] == ["old"]
+
+
+async def test_memory_is_bounded() -> None:
+    lab = Measurements(MemoryEngine(), BucketLimits(memory_max=1))
+    await lab.create()
+    for number in range(5):
+        await lab.insert(at(0, f"series {number}"))
+    assert lab.counters()["numBucketsArchivedDueToMemoryThreshold"] > 0
+    assert len(lab.aggregate()) == 5

@@ -1,0 +1,70 @@
+"""A time-series collection in a store of its own, for tests that need no server."""
+
+from typing import Any
+
+from bucketd.catalog import documents
+from bucketd.catalog.buckets import BucketCatalog, BucketLimits
+from bucketd.catalog.catalog import Catalog
+from bucketd.catalog.collections import Collection
+from bucketd.catalog.index_specs import IndexSpec
+from bucketd.catalog.namespaces import Namespace
+from bucketd.catalog.timeseries_options import TimeseriesOptions
+from bucketd.common.values import Document, decode, encode
+from bucketd.kernels import partition
+from bucketd.query.execute import run_all
+from bucketd.query.pipeline.base import PipelineContext
+from bucketd.query.pipeline.parse import parse_pipeline
+from bucketd.storage.engine import Engine
+from bucketd.timeseries.view import plan_view
+
+NAMESPACE = Namespace("lab", "readings")
+
+
+class Measurements:
+    """`lab.readings`, with time field `t` and meta field `m`."""
+
+    def __init__(self, engine: Engine, limits: BucketLimits | None = None) -> None:
+        self.engine = engine
+        self.catalog = Catalog(engine)
+        self.catalog.load()
+        self.limits = limits or BucketLimits()
+        self.buckets = BucketCatalog(engine, self.catalog, lambda: self.limits)
+
+    async def create(self, **options: Any) -> None:
+        parsed = TimeseriesOptions.parse({"timeField": "t", "metaField": "m", **options}, str(NAMESPACE))
+        series = {"timeseries": parsed.to_document()}
+        index = IndexSpec({"v": 2, "key": {"meta": 1, "control.min.t": 1, "control.max.t": 1}, "name": "m_1_t_1"})
+        await self.catalog.create_many(
+            [
+                (NAMESPACE.buckets, {"clusteredIndex": True, **series}, "collection", [index], None),
+                (NAMESPACE, series, "timeseries", None, None),
+            ]
+        )
+
+    async def insert(self, *rows: Document) -> None:
+        batch = partition([encode(row) for row in rows], "t", "m")
+        assert not batch.errors
+        await self.buckets.insert(NAMESPACE.buckets, batch.runs)
+
+    def collection(self, namespace: Namespace) -> Collection:
+        found = self.catalog.get(namespace)
+        assert found is not None
+        return found
+
+    def stored(self) -> list[Document]:
+        """The bucket documents, in the order of their ids."""
+        prefix = self.collection(NAMESPACE.buckets)
+        with self.engine.snapshot() as snapshot:
+            return [decode(raw) for _, raw in documents.scan(snapshot, prefix)]
+
+    def aggregate(self, *stages: Document) -> list[Document]:
+        context = PipelineContext(namespace=NAMESPACE)
+        pipeline = parse_pipeline(list(stages), context).optimized()
+        view, buckets = self.collection(NAMESPACE), self.collection(NAMESPACE.buckets)
+        with self.engine.snapshot() as snapshot:
+            node, rest = plan_view(view, buckets, pipeline, context, snapshot)
+            rows = run_all(rest.node(node), snapshot)
+            return [document for batch in rows for document in batch.documents()]
+
+    def counters(self) -> Document:
+        return self.buckets.statistics(self.collection(NAMESPACE.buckets))
