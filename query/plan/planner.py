@@ -146,6 +146,29 @@ def id_equality(collection: Collection, wanted: Wanted) -> Identity | None:
     return None
 
 
+QUICK_ENTRIES: Final = 64
+
+
+def quick_index(collection: Collection, wanted: Wanted, snapshot: Snapshot) -> bool:
+    """Whether an index leads to what is wanted over a few entries, so that finding it takes no time to speak of."""
+    if wanted.hint is not None or wanted.natural or wanted.min is not None or wanted.max is not None:
+        return False
+    for index in collection.indexes:
+        if not _usable(index, _conjuncts(wanted.matcher), wanted):
+            continue
+        bounds = _bounds(index, wanted)
+        if bounds.fields[0].unbounded or len(bounds.ranges) > QUICK_ENTRIES:
+            continue
+        left = QUICK_ENTRIES
+        for low, high in bounds.ranges:
+            left -= sum(1 for _ in islice(documents.index_scan(snapshot, index, low, high), left + 1))
+            if left < 0:
+                break
+        if left >= 0:
+            return True
+    return False
+
+
 def _without_id(matcher: MatchNode) -> MatchNode:
     rest = [
         predicate

@@ -14,10 +14,11 @@ from ..context import Context, Request, Services
 from ..operations import Operation
 from .arguments import Fields, whole_number
 from .base import Command
+from .changing import Direct, Selection, change_many, change_one, change_together, direct_change
 from .reading import check_collection_uuid, let_variables, parse_query, take_hint
 from .timeseries_writes import delete_measurements_in
 from .update import check_batch_size, ends_request, statement_collation
-from .writing import Selection, WriteErrors, change_many, change_one, check_writable, refuse_view
+from .writing import WriteErrors, check_writable, refuse_view
 
 _FIELDS: Final = frozenset(
     {
@@ -25,6 +26,7 @@ _FIELDS: Final = frozenset(
         "let", "ordered", "stmtId", "stmtIds",
     }
 )  # fmt: skip
+_TOGETHER_MAX: Final = 500
 _STATEMENT_FIELDS: Final = frozenset({"collation", "hint", "limit", "q", "sampleId"})
 
 
@@ -54,20 +56,74 @@ class Delete(Command):
         namespace, statements, ordered, let = read_delete_request(services, request)
         errors = WriteErrors()
         count = 0
-        for position, statement in enumerate(statements):
-            services.counters.delete += 1
-            try:
-                count += await run_delete(services, namespace, statement, let, request.operation)
-            except MongoError as error:
-                if ends_request(error):
-                    raise
-                errors.add(position, error)
-                if ordered:
-                    break
+        position = 0
+        while position < len(statements) and not (ordered and errors.rows):
+            results = await _run_some(
+                services, namespace, statements[position:], let, request.operation, ordered=ordered
+            )
+            for result in results:
+                services.counters.delete += 1
+                if isinstance(result, MongoError):
+                    errors.add(position, result)
+                else:
+                    count += result
+                position += 1
         reply: Document = {"n": count}
         if errors.rows:
             reply["writeErrors"] = errors.in_order()
         return reply
+
+
+async def _run_some(
+    services: Services,
+    namespace: Namespace,
+    statements: list[DeleteStatement],
+    let: Document | None,
+    operation: Operation,
+    *,
+    ordered: bool,
+) -> list[int | MongoError]:
+    """Run the first statement and, where they find their documents as quickly, those behind it in the same commit."""
+    directs: list[Direct[Document]] = []
+    collection = services.catalog.get(namespace)
+    if len(statements) > 1 and collection is not None and collection.kind == "collection":
+        for statement in statements[:_TOGETHER_MAX]:
+            direct = _direct(services, namespace, statement, let)
+            if direct is None:
+                break
+            directs.append(direct)
+    if len(directs) > 1:
+        operation.check()
+        found: list[int | MongoError] = []
+        for outcome in await change_together(services, directs, ordered=ordered):
+            if outcome.error is not None:
+                found.append(outcome.error)
+            elif outcome.tried:
+                services.counters.documents_deleted += outcome.result is not None
+                found.append(int(outcome.result is not None))
+            else:
+                break
+        if found:
+            return found
+    try:
+        return [await run_delete(services, namespace, statements[0], let, operation)]
+    except MongoError as error:
+        if ends_request(error):
+            raise
+        return [error]
+
+
+def _direct(
+    services: Services, namespace: Namespace, statement: DeleteStatement, let: Document | None
+) -> Direct[Document] | None:
+    """The statement as one transaction; None where it has to look around first, or cannot be."""
+    if statement.multi:
+        return None
+    try:
+        return direct_change(services, namespace, prepare_delete(services, namespace, statement, let), remove_document)
+    except MongoError:
+        # What is wrong with it is told when its turn comes.
+        return None
 
 
 def read_delete_request(

@@ -27,13 +27,14 @@ from .aggregate import (
 )
 from .arguments import Fields
 from .base import Command
+from .changing import Selection, plan_selection
 from .delete import prepare_delete, read_delete_request
 from .find import FindRequest, plan_request
 from .find_and_modify import FindAndModifyRequest, prepare_find_and_modify
 from .reading import Read, Source, execution_of
 from .timeseries_writes import explain_edit
 from .update import prepare_update, read_update_request
-from .writing import Selection, plan_selection, refuse_view
+from .writing import refuse_view
 
 _VERBOSITIES: Final = ("queryPlanner", "executionStats", "allPlansExecution")
 _GIT_VERSION: Final = "unknown"

@@ -10,12 +10,13 @@ from ...storage.engine import Transaction
 from ..context import Context, Request, Services
 from .arguments import Fields
 from .base import Command
+from .changing import Selection, change_one
 from .delete import remove_document
 from .find import find_sort
 from .reading import check_collection_uuid, take_hint
 from .timeseries_writes import find_and_modify_measurement
 from .update import Changer, PreparedUpdate, UpdateStatement, WriteOptions, prepare_update, take_update
-from .writing import Selection, change_one, check_writable, refuse_view
+from .writing import check_writable, refuse_view
 
 _FIELDS: Final = frozenset(
     {

@@ -34,17 +34,9 @@ from ...query.update.parse import parse_update
 from ...storage.engine import Transaction
 from ..context import Context, Request, Services
 from .arguments import REQUIRED, Fields
+from .changing import Selection, change_one
 from .reading import Read, check_variable_name, execution_of
-from .writing import (
-    Selection,
-    Validator,
-    change_one,
-    ensure_collection,
-    insert_documents,
-    now_of,
-    prepared,
-    refuse_view,
-)
+from .writing import Validator, ensure_collection, insert_documents, now_of, prepared, refuse_view
 
 _MATCHED: Final = ("replace", "keepExisting", "merge", "fail", "pipeline", "delete")
 _NOT_MATCHED: Final = ("insert", "discard", "fail")

@@ -14,8 +14,9 @@ from ...query.update.parse import parse_update
 from ...storage.engine import Transaction
 from ..context import Request, Services
 from ..operations import Operation
+from .changing import Selection, change_at, change_many, plan_selection
 from .reading import let_variables, parse_query
-from .writing import Selection, WriteErrors, change_at, change_many, now_of, plan_selection
+from .writing import WriteErrors, now_of
 
 if TYPE_CHECKING:
     from ...timeseries.edits import EditTarget, Remover

@@ -1,6 +1,6 @@
 """`update`: documents changed by operators, replacements or pipelines, and made where none is found."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,19 +24,10 @@ from ..context import Context, Request, Services
 from ..operations import Operation
 from .arguments import REQUIRED, Fields
 from .base import Command
+from .changing import Change, Direct, Outcome, Selection, change_many, change_one, change_together, direct_change
 from .reading import check_collection_uuid, let_variables, parse_query, take_hint
 from .timeseries_writes import update_measurements_in
-from .writing import (
-    Selection,
-    Validator,
-    WriteErrors,
-    change_many,
-    change_one,
-    check_id,
-    check_writable,
-    now_of,
-    refuse_view,
-)
+from .writing import Validator, WriteErrors, check_id, check_writable, now_of, refuse_view
 
 _FIELDS: Final = frozenset(
     {
@@ -51,6 +42,7 @@ _STATEMENT_FIELDS: Final = frozenset(
     }
 )  # fmt: skip
 _UPSERT_TRIES: Final = 3
+_TOGETHER_MAX: Final = 500
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,27 +96,107 @@ class UpdateCommand(Command):
         errors = WriteErrors()
         total = UpdateResult()
         upserted: list[Document] = []
-        for position, statement in enumerate(statements):
-            services.counters.update += 1
-            try:
-                result = await run_update(services, namespace, statement, options, request.operation)
-            except MongoError as error:
-                if ends_request(error):
-                    raise
-                errors.add(position, error)
-                if ordered:
-                    break
-                continue
-            total.matched += result.matched
-            total.modified += result.modified
-            if result.upserted is not None:
-                upserted.append({"index": position, "_id": result.upserted[0]})
+        position = 0
+        while position < len(statements) and not (ordered and errors.rows):
+            results = await _run_some(
+                services, namespace, statements[position:], options, request.operation, ordered=ordered
+            )
+            for result in results:
+                services.counters.update += 1
+                if isinstance(result, MongoError):
+                    errors.add(position, result)
+                else:
+                    total.matched += result.matched
+                    total.modified += result.modified
+                    if result.upserted is not None:
+                        upserted.append({"index": position, "_id": result.upserted[0]})
+                position += 1
         reply: Document = {"n": total.matched + len(upserted), "nModified": total.modified}
         if upserted:
             reply["upserted"] = upserted
         if errors.rows:
             reply["writeErrors"] = errors.in_order()
         return reply
+
+
+async def _run_some(
+    services: Services,
+    namespace: Namespace,
+    statements: Sequence[UpdateStatement],
+    options: WriteOptions,
+    operation: Operation,
+    *,
+    ordered: bool,
+) -> list[UpdateResult | MongoError]:
+    """Run the first statement and, where they find their documents as quickly, those behind it in the same commit."""
+    directs: list[Direct[tuple[Any] | bool]] = []
+    collection = services.catalog.get(namespace)
+    if len(statements) > 1 and collection is not None and collection.kind == "collection":
+        for statement in statements[:_TOGETHER_MAX]:
+            direct = _direct(services, namespace, statement, options)
+            if direct is None:
+                break
+            directs.append(direct)
+    if len(directs) > 1:
+        operation.check()
+        found: list[UpdateResult | MongoError] = []
+        outcomes: list[Outcome[tuple[Any] | bool]] = await change_together(services, directs, ordered=ordered)
+        for outcome in outcomes:
+            if outcome.error is not None:
+                found.append(outcome.error)
+            elif outcome.tried:
+                found.append(_counted(services, outcome.result))
+            else:
+                break
+        if found:
+            return found
+    try:
+        return [await run_update(services, namespace, statements[0], options, operation)]
+    except MongoError as error:
+        if ends_request(error):
+            raise
+        return [error]
+
+
+def _direct(
+    services: Services, namespace: Namespace, statement: UpdateStatement, options: WriteOptions
+) -> "Direct[tuple[Any] | bool] | None":
+    """The statement as one transaction; None where it has to look around first, or cannot be."""
+    if statement.multi:
+        return None
+    try:
+        prepared = prepare_update(services, namespace, statement, options)
+        change, insert = _single(services, statement, options, prepared)
+        return direct_change(services, namespace, prepared.selection, change, insert)
+    except MongoError:
+        # What is wrong with it is told when its turn comes.
+        return None
+
+
+def _counted(services: Services, found: tuple[Any] | bool | None) -> UpdateResult:
+    """The result of a single update: what was inserted, whether the one that matched changed, or nothing."""
+    if isinstance(found, tuple):
+        services.counters.documents_inserted += 1
+        return UpdateResult(upserted=found)
+    services.counters.documents_updated += bool(found)
+    return UpdateResult(int(found is not None), int(bool(found)))
+
+
+def _single(
+    services: Services, statement: UpdateStatement, options: WriteOptions, prepared: "PreparedUpdate"
+) -> tuple[Change[tuple[Any] | bool], Callable[[Transaction, Collection], tuple[Any] | bool] | None]:
+    """How to change one document, and what to do where there is none."""
+    changer = Changer(services, prepared.update, prepared.selection.matcher, options)
+
+    def change(
+        transaction: Transaction, collection: Collection, record_key: bytes, raw: bytes, document: Document
+    ) -> tuple[Any] | bool:
+        return changer.change(transaction, collection, record_key, raw, document)[1]
+
+    def insert(transaction: Transaction, collection: Collection) -> tuple[Any] | bool:
+        return (changer.insert(transaction, collection)["_id"],)
+
+    return change, insert if statement.upsert else None
 
 
 def ends_request(error: MongoError) -> bool:
@@ -296,47 +368,28 @@ async def _run(
     prepared: PreparedUpdate,
     operation: Operation,
 ) -> UpdateResult:
-    changer = Changer(services, prepared.update, prepared.selection.matcher, options)
     result = UpdateResult()
 
     def note(changed: bool) -> None:
         result.matched += 1
         result.modified += changed
 
-    def change(
-        transaction: Transaction, collection: Collection, record_key: bytes, raw: bytes, document: Document
-    ) -> bool:
-        return changer.change(transaction, collection, record_key, raw, document)[1]
-
     if statement.multi:
-        await change_many(services, namespace, prepared.selection, change, operation, note=note)
+        changer = Changer(services, prepared.update, prepared.selection.matcher, options)
+
+        def change_each(
+            transaction: Transaction, collection: Collection, record_key: bytes, raw: bytes, document: Document
+        ) -> bool:
+            return changer.change(transaction, collection, record_key, raw, document)[1]
+
+        await change_many(services, namespace, prepared.selection, change_each, operation, note=note)
         if result.matched or not statement.upsert:
             services.counters.documents_updated += result.modified
             return result
-
-    def insert(transaction: Transaction, collection: Collection) -> tuple[Any]:
-        return (changer.insert(transaction, collection)["_id"],)
-
-    def change_or_tuple(
-        transaction: Transaction, collection: Collection, record_key: bytes, raw: bytes, document: Document
-    ) -> tuple[Any] | bool:
-        return change(transaction, collection, record_key, raw, document)
-
-    found: tuple[Any] | bool | None = await change_one(
-        services,
-        namespace,
-        prepared.selection,
-        change_or_tuple,
-        operation,
-        otherwise=insert if statement.upsert else None,
+    change, insert = _single(services, statement, options, prepared)
+    return _counted(
+        services, await change_one(services, namespace, prepared.selection, change, operation, otherwise=insert)
     )
-    if isinstance(found, tuple):
-        result.upserted = found
-        services.counters.documents_inserted += 1
-    elif found is not None:
-        note(found)
-    services.counters.documents_updated += result.modified
-    return result
 
 
 class Changer:

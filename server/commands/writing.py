@@ -4,7 +4,7 @@ Finding what a statement changes happens on snapshots, beside everybody else; ch
 the writer's thread, which look again at each document that changed in between.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -29,10 +29,7 @@ from ...common.limits import DOCUMENT_BYTES_MAX
 from ...common.values import BsonType, Document, decode
 from ...kernels import validate_document, with_id
 from ...protocol.documents import elements
-from ...query.execute import Execution
-from ...query.match.base import MatchNode
 from ...query.match.parse import parse_filter
-from ...query.plan.planner import Planned, Wanted, id_equality, plan_find
 from ...storage.engine import Engine, Transaction
 from ..context import Services
 from ..operations import Operation
@@ -44,7 +41,7 @@ Change = Callable[[Transaction, Collection, bytes, bytes, Document], Result]
 _SLICE_DOCUMENTS: Final = 1000
 _SLICE_BYTES: Final = 4 * 1024 * 1024
 _ERRORS_TEXT_MAX: Final = 1024 * 1024
-_RETRIES_MAX: Final = 100
+RETRIES_MAX: Final = 100
 _READ_ONLY_SYSTEM: Final = ("system.profile", "system.indexes", "system.namespaces")
 
 
@@ -212,7 +209,7 @@ class Validator:
         )
 
 
-class _Stopped(Exception):
+class Stopped(Exception):
     """A document of a slice failed: which, and why."""
 
     def __init__(self, position: int, error: MongoError) -> None:
@@ -304,8 +301,8 @@ async def _insert_slice(
     left = rows
     while left:
         try:
-            await _write_in(services, namespace, _inserter(left))
-        except _Stopped as stop:
+            await write_in(services, namespace, _inserter(left))
+        except Stopped as stop:
             failures.append((left[stop.position][0], stop.error))
             if ordered:
                 left = left[: stop.position]
@@ -331,7 +328,7 @@ def _inserter(rows: Sequence[tuple[int, bytes]]) -> Callable[[Transaction, Colle
         try:
             documents.insert_many(transaction, collection, each())
         except MongoError as error:
-            raise _Stopped(position, error) from None
+            raise Stopped(position, error) from None
 
     return insert
 
@@ -344,24 +341,24 @@ async def _insert_singly(
 
     left = rows[:failed] + rows[failed + 1 :]
     results = await asyncio.gather(
-        *(_write_in(services, namespace, _inserter([row])) for row in left), return_exceptions=True
+        *(write_in(services, namespace, _inserter([row])) for row in left), return_exceptions=True
     )
     failures: list[tuple[int, MongoError]] = []
     for row, result in zip(left, results, strict=True):
-        if isinstance(result, _Stopped):
+        if isinstance(result, Stopped):
             failures.append((row[0], result.error))
         elif isinstance(result, BaseException):
             raise result
     return len(left) - len(failures), failures
 
 
-async def _write_in(
+async def write_in(
     services: Services, namespace: Namespace, work: Callable[[Transaction, Collection], Result]
 ) -> Result:
     """Run a change of one collection, made anew where it was dropped in between."""
     catalog: Catalog = services.catalog
     engine: Engine = services.engine
-    for _ in range(_RETRIES_MAX):
+    for _ in range(RETRIES_MAX):
         collection = await ensure_collection(services, namespace)
         uuid = collection.uuid
 
@@ -375,212 +372,6 @@ async def _write_in(
         if done:
             return result  # type: ignore[no-any-return]
     raise WriteConflict(f"the collection {namespace} is dropped again and again")
-
-
-@dataclass(slots=True, kw_only=True)
-class Selection:
-    """Which documents a statement is about."""
-
-    wanted: Wanted
-    variables: Mapping[str, Any]
-
-    @property
-    def matcher(self) -> MatchNode:
-        """The filter."""
-        return self.wanted.matcher
-
-
-def plan_selection(services: Services, collection: Collection | None, selection: Selection) -> Planned:
-    """The plan that finds the documents.
-
-    Raises:
-        BadValue: the hint names no index.
-    """
-    with services.engine.snapshot() as snapshot:
-        return plan_find(collection, selection.wanted, snapshot)
-
-
-async def change_one(
-    services: Services,
-    namespace: Namespace,
-    selection: Selection,
-    change: Change[Result],
-    operation: Operation,
-    *,
-    otherwise: Callable[[Transaction, Collection], Result] | None = None,
-) -> Result | None:
-    """Change the first document that matches; None where none does.
-
-    `otherwise` runs where none matches (an upsert), in the same transaction where that can be.
-    """
-    catalog: Catalog = services.catalog
-    for _ in range(_RETRIES_MAX):
-        collection = catalog.get(namespace)
-        if collection is None:
-            plan_selection(services, None, selection)
-            return None if otherwise is None else await _write_in(services, namespace, otherwise)
-        identity = id_equality(collection, selection.wanted)
-        if identity is not None:
-            done, result = await _change_by_id(services, collection, identity.value, selection, change, otherwise)
-            if done:
-                return result
-            continue
-        found = await _first(services, collection, selection, operation)
-        if found is None:
-            return None if otherwise is None else await _write_in(services, namespace, otherwise)
-        done, result = await change_at(services, collection, *found, selection, change)
-        if done:
-            return result
-        operation.check()
-    raise WriteConflict("the document is changed again and again")
-
-
-async def _change_by_id(
-    services: Services,
-    collection: Collection,
-    identity: Any,
-    selection: Selection,
-    change: Change[Result],
-    otherwise: Callable[[Transaction, Collection], Result] | None,
-) -> tuple[bool, Result | None]:
-    catalog: Catalog = services.catalog
-    engine: Engine = services.engine
-    matches = selection.matcher.compile(selection.variables)
-
-    def work(transaction: Transaction) -> tuple[bool, Result | None]:
-        current = catalog.collection_in(transaction, collection.namespace)
-        if current is None or current.uuid != collection.uuid:
-            return False, None
-        found = documents.fetch_by_id(transaction, current, identity)
-        if found is not None:
-            document = decode(found[1])
-            if matches(document):
-                return True, change(transaction, current, *found, document)
-        return True, None if otherwise is None else otherwise(transaction, current)
-
-    return await engine.write(work)
-
-
-async def _first(
-    services: Services, collection: Collection, selection: Selection, operation: Operation
-) -> tuple[bytes, bytes] | None:
-    """Record key and document of the first that matches."""
-    selection.wanted.limit = 1
-    planned = plan_selection(services, collection, selection)
-    execution = Execution(planned.root, services.engine, variables=selection.variables)
-    try:
-        batch = await execution.next_rows(watch=operation)
-        if batch is None:
-            return None
-        if batch.record_keys is not None:
-            return batch.record_keys[0], batch.raws()[0]
-        identity = batch.documents()[0]["_id"]
-        with services.engine.snapshot() as snapshot:
-            return documents.fetch_by_id(snapshot, collection, identity)
-    finally:
-        execution.close()
-
-
-async def change_at(
-    services: Services,
-    collection: Collection,
-    record_key: bytes,
-    seen: bytes,
-    selection: Selection,
-    change: Change[Result],
-) -> tuple[bool, Result | None]:
-    """Change the document at the key, unless it no longer matches."""
-    catalog: Catalog = services.catalog
-    engine: Engine = services.engine
-    matches = selection.matcher.compile(selection.variables)
-
-    def work(transaction: Transaction) -> tuple[bool, Result | None]:
-        current = catalog.collection_in(transaction, collection.namespace)
-        if current is None or current.uuid != collection.uuid:
-            return False, None
-        raw = documents.fetch(transaction, current, record_key)
-        if raw is None:
-            return False, None
-        document = decode(raw)
-        if raw != seen and not matches(document):
-            return False, None
-        return True, change(transaction, current, record_key, raw, document)
-
-    return await engine.write(work)
-
-
-async def change_many(
-    services: Services,
-    namespace: Namespace,
-    selection: Selection,
-    change: Change[Result],
-    operation: Operation,
-    *,
-    note: Callable[[Result], None],
-) -> None:
-    """Change every document that matches, in slices; `note` hears of each one, once it is durable.
-
-    Raises:
-        MongoError: a document could not be changed; those before it were.
-    """
-    collection = services.catalog.get(namespace)
-    planned = plan_selection(services, collection, selection)
-    if collection is None:
-        return
-    execution = Execution(planned.root, services.engine, variables=selection.variables)
-    matches = selection.matcher.compile(selection.variables)
-    seen: set[bytes] = set()
-    try:
-        while (batch := await execution.next_rows(watch=operation)) is not None:
-            assert batch.record_keys is not None
-            rows = [
-                (key, raw)
-                for key, raw in zip(batch.record_keys, batch.raws(), strict=True)
-                # An index that is read while it changes may lead to the same document twice.
-                if key not in seen
-            ]
-            seen.update(key for key, _ in rows)
-            try:
-                results = await _change_slice(services, collection, rows, matches, change)
-            except _Stopped as stop:
-                for result in await _change_slice(services, collection, rows[: stop.position], matches, change):
-                    note(result)
-                raise stop.error from None
-            for result in results:
-                note(result)
-    finally:
-        execution.close()
-
-
-async def _change_slice(
-    services: Services,
-    collection: Collection,
-    rows: Sequence[tuple[bytes, bytes]],
-    matches: Callable[[Document], bool],
-    change: Change[Result],
-) -> list[Result]:
-    catalog: Catalog = services.catalog
-    engine: Engine = services.engine
-
-    def work(transaction: Transaction) -> list[Result]:
-        current = catalog.collection_in(transaction, collection.namespace)
-        if current is None or current.uuid != collection.uuid:
-            return []
-        results = []
-        for position, (record_key, seen) in enumerate(rows):
-            raw = documents.fetch(transaction, current, record_key)
-            if raw is None:
-                continue
-            document = decode(raw)
-            if raw != seen and not matches(document):
-                continue
-            try:
-                results.append(change(transaction, current, record_key, raw, document))
-            except MongoError as error:
-                raise _Stopped(position, error) from None
-        return results
-
-    return await engine.write(work) if rows else []
 
 
 def now_of(services: Services) -> DatetimeMS:
