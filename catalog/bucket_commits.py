@@ -33,6 +33,7 @@ class OpenBucket:
         namespace, collection_id: where it is stored.
         stored: its bytes in the store; None before its first commit.
         span_ms: how much time it may cover.
+        version: schema version as it was last stored.
         memory_bytes: what it took when that was last looked at.
     """
 
@@ -41,6 +42,7 @@ class OpenBucket:
     builder: BucketBuilder
     span_ms: int
     stored: bytes | None = None
+    version: int = 2
     memory_bytes: int = 0
     staged: bool = False
 

@@ -150,7 +150,6 @@ class BucketCatalog:
         while position < len(run):
             bucket = self._bucket_for(buckets, options, key, run.time_ms(position), reopen=not full)
             full = False
-            version = bucket.builder.version
             taken, reason, kept_open = bucket.builder.append_run(
                 run,
                 position,
@@ -167,7 +166,6 @@ class BucketCatalog:
                 self._idle.move_to_end(bucket)
                 extended |= is_extended(bucket.builder.min_ms) or is_extended(bucket.builder.max_ms)
             counters["numBucketsKeptOpenDueToLargeMeasurements"] += kept_open
-            counters["numCompressedBucketsConvertedToUnsorted"] += version == 2 and bucket.builder.version == 3
             assert taken or reason is not None, "a run that is neither taken nor refused"
             # Where it is a matter of time, the search for the next bucket closes and counts.
             if reason is not None and reason not in ("time_forward", "time_backward"):
@@ -241,7 +239,9 @@ class BucketCatalog:
                     continue
                 counters["numBucketsQueried"] += 1
                 counters["numBucketsReopened"] += 1
-                return OpenBucket(buckets.namespace, buckets.id, builder, options.span_ms, stored=raw)
+                return OpenBucket(
+                    buckets.namespace, buckets.id, builder, options.span_ms, stored=raw, version=builder.version
+                )
         counters["numBucketQueriesFailed"] += 1
         return None
 
@@ -275,6 +275,9 @@ class BucketCatalog:
                 counters = self._counters.setdefault(bucket.collection_id, Counter())
                 counters[name] += 1
                 counters["numCommits"] += 1
+                if bucket.version == 2 and bucket.builder.version == 3:
+                    counters["numCompressedBucketsConvertedToUnsorted"] += 1
+                bucket.version = bucket.builder.version
                 if bucket in self._idle:
                     size = bucket.builder.memory_bytes
                     self._memory_bytes += size - bucket.memory_bytes
