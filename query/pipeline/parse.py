@@ -6,7 +6,7 @@ from typing import Any, Final
 from ...common.errors import Location, MaxSubPipelineDepthExceeded, NotImplemented, SearchNotEnabled, TypeMismatch
 from ...common.values import Document, type_name
 from ..plan.nodes import PlanNode
-from . import facet, group, join, order, reshape
+from . import densify, facet, group, join, order, reshape, windows
 from .base import Fields, PipelineContext, Stage, StageParser
 from .order import Limit, Skip, Sort
 from .reshape import Match
@@ -17,20 +17,21 @@ STAGES_MAX: Final = 1000
 DEPTH_MAX: Final = 20
 
 STAGES: Final[dict[str, StageParser]] = {
+    **densify.STAGES,
     **facet.STAGES,
     **group.STAGES,
     **join.STAGES,
     **order.STAGES,
     **reshape.STAGES,
+    **windows.STAGES,
 }
 """Every stage, by name; layers above add theirs (`register`)."""
 
 _KNOWN_ELSEWHERE: Final = frozenset(
     {
-        "$changeStreamSplitLargeEvent", "$collStats", "$currentOp", "$densify", "$fill", "$geoNear",
+        "$changeStreamSplitLargeEvent", "$collStats", "$currentOp", "$geoNear",
         "$indexStats", "$listClusterCatalog", "$listLocalSessions", "$listSampledQueries", "$listSessions",
         "$merge", "$out", "$planCacheStats", "$queryStats", "$querySettings", "$rankFusion", "$scoreFusion",
-        "$setWindowFields",
     }
 )  # fmt: skip
 _SEARCH: Final = frozenset({"$search", "$searchMeta", "$vectorSearch", "$listSearchIndexes"})

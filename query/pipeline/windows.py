@@ -1,0 +1,276 @@
+"""`$setWindowFields`: fields computed from the rows around a row, and `$fill`, which is one use of it."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from ...common.errors import ExceededMemoryLimit, FailedToParse, Location, TypeMismatch
+from ...common.field_paths import parse_field_path
+from ...common.ordering import order_key
+from ...common.paths import get_path
+from ...common.values import MISSING, Document, encode, is_string, type_name
+from ..accumulators import Accumulator, parse_accumulator
+from ..expression.base import Constant, Expression
+from ..plan.batches import Batch, RowBatch
+from ..plan.nodes import PlanNode, Run
+from ..sort import SortPattern, parse_sort
+from .base import PipelineContext, Stage, StageNode, StageParser
+from .reshape import STAGES as RESHAPING
+from .reshape import replaced
+from .window_frames import Frame, parse_frame
+from .window_functions import FUNCTIONS, Partition, Span, WindowFunction
+
+_ACCUMULATORS: Final = frozenset(
+    {
+        "$addToSet", "$avg", "$bottom", "$bottomN", "$concatArrays", "$count", "$first", "$firstN", "$last", "$lastN", "$max",
+        "$maxN", "$median", "$min", "$minN", "$percentile", "$push", "$setUnion", "$stdDevPop", "$stdDevSamp", "$sum", "$top",
+        "$topN",
+    }
+)  # fmt: skip
+
+
+class Gathered(WindowFunction):
+    """An accumulator over the rows of the window."""
+
+    takes_window = True
+
+    def __init__(self, accumulator: Accumulator) -> None:
+        self._accumulator = accumulator
+
+    def results(self, partition: Partition, spans: Sequence[Span]) -> list[Any]:
+        """See `WindowFunction.results`."""
+        made: list[Any] = []
+        rows, variables = partition.rows, partition.variables
+        state = self._accumulator.begin()
+        at = (0, 0)
+        for low, high in spans:
+            if low != at[0] or high < at[1]:
+                state, at = self._accumulator.begin(), (low, low)
+            elif made and high == at[1]:
+                made.append(made[-1])
+                continue
+            for row in rows[at[1] : high]:
+                state.add(row, variables)
+            at = (low, max(high, at[1]))
+            value = state.result()
+            # A state that grows goes on with its own list.
+            made.append(list(value) if isinstance(value, list) else value)
+        return made
+
+
+class Output:
+    """One field that the stage adds."""
+
+    def __init__(self, name: str, spec: Any, order: SortPattern | None, context: PipelineContext) -> None:
+        self.path = parse_field_path(name)
+        self.spec = spec
+        if not isinstance(spec, dict):
+            raise FailedToParse(f"The field '{name}' must be a window function object")
+        functions = [key for key in spec if key.startswith("$")]
+        for key in spec:
+            if not key.startswith("$") and key != "window":
+                raise FailedToParse(f"Window function found an unknown argument: {key}")
+        if len(functions) != 1:
+            raise FailedToParse(
+                "Expected a $-prefixed window function" + (f": {name}" if not functions else ", exactly one")
+            )
+        function = functions[0]
+        parse = FUNCTIONS.get(function)
+        if parse is not None:
+            self.function = parse(function, spec[function], context.expressions, order)
+        elif function in _ACCUMULATORS:
+            self.function = Gathered(parse_accumulator(function, spec[function], context.expressions))
+        else:
+            raise FailedToParse(f"Unrecognized window function, {function}")
+        if "window" in spec and not self.function.takes_window:
+            code = 5371601 if function in ("$rank", "$denseRank", "$documentNumber") else 9
+            message = f"{function} does not accept a 'window' field"
+            raise Location(code, message) if code != 9 else FailedToParse(message)
+        if "window" not in spec and function == "$derivative":
+            raise FailedToParse("$derivative requires explicit window bounds")
+        self.frame = parse_frame(spec["window"], order) if "window" in spec else Frame()
+
+
+class SetWindowFields(Stage):
+    """`$setWindowFields`."""
+
+    name = "$setWindowFields"
+
+    def __init__(
+        self, spec: Document, by: Expression | None, order: SortPattern | None, outputs: list[Output], collation: Any
+    ) -> None:
+        self.spec = spec
+        self.by = by
+        self.order = order
+        self.outputs = outputs
+        self.collation = collation
+
+    @classmethod
+    def parse(cls, spec: Any, context: PipelineContext) -> "SetWindowFields":
+        """Parse the operand."""
+        if not isinstance(spec, dict):
+            raise FailedToParse(f"the $setWindowFields stage specification must be an object, found {type_name(spec)}")
+        for name in spec:
+            if name not in ("partitionBy", "sortBy", "output"):
+                raise Location(40415, f"BSON field '$setWindowFields.{name}' is an unknown field.")
+        if "output" not in spec:
+            raise Location(40414, "BSON field '$setWindowFields.output' is missing but a required field")
+        if not isinstance(spec["output"], dict):
+            raise TypeMismatch(
+                f"BSON field '$setWindowFields.output' is the wrong type '{type_name(spec['output'])}', "
+                "expected type 'object'"
+            )
+        order_spec = spec.get("sortBy")
+        if order_spec is not None and not isinstance(order_spec, dict):
+            raise TypeMismatch(
+                f"BSON field '$setWindowFields.sortBy' is the wrong type '{type_name(order_spec)}', expected type 'object'"
+            )
+        order = parse_sort(order_spec) if order_spec else None
+        by = context.expressions.parse(spec["partitionBy"]) if spec.get("partitionBy") is not None else None
+        if isinstance(by, Constant):
+            if isinstance(by.value, list):
+                raise TypeMismatch("An expression used to partition cannot evaluate to value of type array")
+            by = None
+        # An empty order leaves the rows as they come, and satisfies windows that need one.
+        shown_order = order if order is not None or order_spec is None else parse_sort({})
+        outputs = [Output(name, value, shown_order, context) for name, value in spec["output"].items()]
+        return cls(spec, by, order, outputs, context.collation)
+
+    def serialize(self) -> Document:
+        """See `Stage.serialize`."""
+        return {self.name: self.spec}
+
+    def node(self, source: PlanNode) -> PlanNode:
+        """See `Stage.node`."""
+        return _WindowNode(self, source)
+
+
+class _WindowNode(StageNode):
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        stage = self.of
+        assert isinstance(stage, SetWindowFields)
+        rows: list[tuple[Any, Any, Document]] = []
+        size = 0
+        for batch in self.inputs[0].batches(run):
+            rows += [
+                (self._partition(stage, document, run), self._key(stage, document), document)
+                for document in (() if batch is None else batch.documents())
+            ]
+            if batch is not None and len(batch):
+                size += len(encode(batch.documents()[0])) * len(batch) * 2
+            if size > run.memory_bytes_max * (20 if run.allow_disk_use else 1):
+                raise ExceededMemoryLimit(f"$setWindowFields exceeded its memory limit of {run.memory_bytes_max} bytes")
+            yield None
+        rows.sort(key=lambda row: (row[0], row[1]))
+        for _, members in groupby(rows, key=lambda row: row[0]):
+            chosen = list(members)
+            made = self._computed(stage, chosen, run)
+            for start in range(0, len(made), run.batch_rows):
+                part = made[start : start + run.batch_rows]
+                self.stats.advanced += len(part)
+                yield RowBatch(documents=part)
+            yield None
+        self.stats.eof = True
+
+    def _partition(self, stage: SetWindowFields, document: Document, run: Run) -> Any:
+        if stage.by is None:
+            return ()
+        value = stage.by.evaluate(document, run.variables)
+        if isinstance(value, list):
+            raise TypeMismatch("An expression used to partition cannot evaluate to value of type array")
+        return order_key(None if value is MISSING else value, stage.collation)
+
+    def _key(self, stage: SetWindowFields, document: Document) -> Any:
+        return () if stage.order is None else stage.order.key(document, None, stage.collation)
+
+    def _computed(self, stage: SetWindowFields, chosen: list[tuple[Any, Any, Document]], run: Run) -> list[Document]:
+        rows = [document for _, _, document in chosen]
+        first = stage.order.parts[0].parts if stage.order is not None else ()
+        partition = Partition(
+            rows,
+            run.variables,
+            stage.order,
+            [key for _, key, _ in chosen],
+            [get_path(row, first) for row in rows] if first else [],
+        )
+        made = list(rows)
+        for output in stage.outputs:
+            spans = output.frame.spans(partition.values, len(rows))
+            for place, value in enumerate(output.function.results(partition, spans)):
+                made[place] = replaced(made[place], output.path, value)
+        return made
+
+
+class Fill(Stage):
+    """`$fill`: values for fields that are null or missing."""
+
+    name = "$fill"
+
+    def __init__(self, spec: Document, stages: list[Stage]) -> None:
+        self.spec = spec
+        self.stages = stages
+
+    @classmethod
+    def parse(cls, spec: Any, context: PipelineContext) -> "Fill":
+        """Parse the operand."""
+        if not isinstance(spec, dict):
+            raise Location(40201, f"the $fill stage specification must be an object, found {type_name(spec)}")
+        for name in spec:
+            if name not in ("partitionBy", "partitionByFields", "sortBy", "output"):
+                raise Location(40415, f"BSON field '$fill.{name}' is an unknown field.")
+        output = spec.get("output")
+        if "output" not in spec:
+            raise Location(40414, "BSON field '$fill.output' is missing but a required field")
+        if not isinstance(output, dict) or not output:
+            raise Location(6050203, "The output field must contain an object with at least one element")
+        by = cls._partition(spec)
+        windows: Document = {}
+        values: Document = {}
+        for name, one in output.items():
+            if not isinstance(one, dict) or len(one) != 1:
+                raise Location(6050202, f"The output field '{name}' must be an object with 'method' or 'value'")
+            if "value" in one:
+                values[name] = {"$ifNull": [f"${name}", one["value"]]}
+            elif one.get("method") in ("linear", "locf"):
+                function = "$linearFill" if one["method"] == "linear" else "$locf"
+                if function == "$linearFill" and not spec.get("sortBy"):
+                    raise FailedToParse("'sortBy' is required with the method 'linear'")
+                windows[name] = {function: f"${name}"}
+            else:
+                raise Location(6050202, "Method must be either locf or linear")
+        stages: list[Stage] = []
+        if windows:
+            asked: Document = {"output": windows}
+            if by is not None:
+                asked["partitionBy"] = by
+            if "sortBy" in spec:
+                asked["sortBy"] = spec["sortBy"]
+            stages.append(SetWindowFields.parse(asked, context))
+        if values:
+            stages.append(RESHAPING["$addFields"](values, context))
+        return cls(spec, stages)
+
+    @staticmethod
+    def _partition(spec: Document) -> Any:
+        if "partitionBy" in spec and "partitionByFields" in spec:
+            raise Location(6050204, "Maximum one of 'partitionBy' and 'partitionByFields' can be specified in '$fill'")
+        if "partitionByFields" not in spec:
+            return spec.get("partitionBy")
+        fields = spec["partitionByFields"]
+        if not isinstance(fields, list) or not all(is_string(field) for field in fields):
+            raise TypeMismatch("BSON field '$fill.partitionByFields' must be an array of strings")
+        # The names of the parts do not show; those of the fields may be paths, which no object may hold.
+        return {f"p{place}": f"${field}" for place, field in enumerate(fields)} or None
+
+    def serialize(self) -> Document:
+        """See `Stage.serialize`."""
+        return {self.name: self.spec}
+
+    def node(self, source: PlanNode) -> PlanNode:
+        """See `Stage.node`."""
+        for stage in self.stages:
+            source = stage.node(source)
+        return source
+
+
+STAGES: Final[dict[str, StageParser]] = {"$fill": Fill.parse, "$setWindowFields": SetWindowFields.parse}
