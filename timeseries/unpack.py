@@ -7,6 +7,7 @@ from ..catalog.timeseries_options import TimeseriesOptions
 from ..common.errors import error_for
 from ..common.values import Document
 from ..kernels import BucketError, unpack_many
+from ..query.match.base import AlwaysTrue, MatchNode
 from ..query.plan.batches import Batch, RowBatch
 from ..query.plan.nodes import PlanNode, Run
 
@@ -26,13 +27,21 @@ class UnpackBuckets(PlanNode):
         include: Sequence[str] | None = None,
         exclude: Sequence[str] | None = None,
         limit: int | None = None,
+        bucket_filter: MatchNode | None = None,
     ) -> None:
-        """`limit`: how many measurements are wanted at most; `include` and `exclude` name top-level fields."""
+        """Prepare to unpack.
+
+        Args:
+            include, exclude: top-level fields of the measurements.
+            limit: how many measurements are wanted at most.
+            bucket_filter: what the buckets were chosen by, for explain.
+        """
         super().__init__(source)
         self.options = options
         self.include = None if include is None else list(include)
         self.exclude = None if exclude is None else list(exclude)
         self.limit = limit
+        self.bucket_filter: MatchNode = bucket_filter or AlwaysTrue()
         self.buckets = 0
 
     def batches(self, run: Run) -> Iterator[Batch | None]:

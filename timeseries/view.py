@@ -57,8 +57,9 @@ def plan_view(
         extended=bool(buckets.flags.get(EXTENDED_RANGE)),
     )
     rest = _rest(pipeline, leading, widened)
+    bucket_filter = all_of(widened.bucket).simplified()
     wanted = Wanted(
-        matcher=all_of(widened.bucket),
+        matcher=bucket_filter,
         collation=context.collation,
         hint=_bucket_hint(view, hint),
     )
@@ -66,7 +67,7 @@ def plan_view(
         wanted.natural = -1 if float(str(hint["$natural"])) < 0 else 1
     source = plan_find(buckets, wanted, snapshot).root
     include = _fields(rest)
-    return UnpackBuckets(source, options, include=include, limit=_limit(rest)), rest
+    return UnpackBuckets(source, options, include=include, limit=_limit(rest), bucket_filter=bucket_filter), rest
 
 
 def _rest(pipeline: Pipeline, leading: int, widened: Widened) -> Pipeline:

@@ -121,7 +121,7 @@ class PipelinePlanner:
             node: PlanNode = Eof()
             rest = pipeline
         elif source.is_timeseries:
-            node, rest = self._measurements(source, pipeline, context)
+            node, rest = self._measurements(source, pipeline, context, read)
         else:
             node, rest = self._documents(source, pipeline, read)
         made = rest.nodes(node)
@@ -148,8 +148,11 @@ class PipelinePlanner:
         read.matcher = wanted.matcher
         return planned.root, rest
 
-    def _measurements(self, source: Source, pipeline: Pipeline, context: PipelineContext) -> tuple[PlanNode, Pipeline]:
+    def _measurements(
+        self, source: Source, pipeline: Pipeline, context: PipelineContext, read: Read
+    ) -> tuple[PlanNode, Pipeline]:
         """The measurements of a time-series collection as far as they are needed, and the stages that are left."""
+        from ...timeseries.unpack import UnpackBuckets
         from ...timeseries.view import plan_view
 
         assert source.collection is not None
@@ -158,10 +161,12 @@ class PipelinePlanner:
         if buckets is None:
             return Eof(), pipeline
         with self._services.engine.snapshot() as snapshot:
-            made: tuple[PlanNode, Pipeline] = plan_view(
-                source.collection, buckets, pipeline, context, snapshot, hint=self._hint
-            )
-        return made
+            node, rest = plan_view(source.collection, buckets, pipeline, context, snapshot, hint=self._hint)
+        if isinstance(node, UnpackBuckets):
+            read.leaf = Planned(node.inputs[0], [])
+            read.matcher = node.bucket_filter
+            read.stages.append(({"$_internalUnpackBucket": node.spec()}, node))
+        return node, rest
 
 
 def _all_of(matchers: list[MatchNode]) -> MatchNode:
