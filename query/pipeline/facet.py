@@ -24,7 +24,7 @@ from .inner import check_stages, parsed, run_inner
 _NOT_IN_FACET: Final = (
     "$changeStreamSplitLargeEvent", "$collStats", "$facet", "$geoNear", "$indexStats", "$listClusterCatalog",
     "$listLocalSessions", "$listSampledQueries", "$merge", "$out", "$planCacheStats", "$queryStats", "$querySettings",
-    "$documents", "$search", "$searchMeta", "$vectorSearch", "$currentOp", "$listSearchIndexes",
+    "$documents", "$listCatalog", "$search", "$searchMeta", "$vectorSearch", "$currentOp", "$listSearchIndexes",
 )  # fmt: skip
 _ROW_BYTES_MAX: Final = 16 * 1024 * 1024 + 16 * 1024
 _MEMORY_BYTES_MAX: Final = 100 * 1024 * 1024
@@ -235,7 +235,7 @@ class BucketAuto(Stage):
                     raise Location(40245, f"Unrecognized option to $bucketAuto: {name}.")
         if key is None or count is None:
             raise Location(40246, "$bucketAuto requires 'groupBy' and 'buckets' to be specified.")
-        if "output" not in spec:
+        if not accumulators:
             accumulators = {"count": parse_field("count", {"$sum": 1}, context)}
         return cls(key, count, accumulators, granularity, context)
 

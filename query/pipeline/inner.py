@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bson import Regex
 
 from ...catalog.namespaces import Namespace
-from ...common.errors import NotImplemented, TypeMismatch, error_for
+from ...common.errors import InvalidNamespace, NotImplemented, TypeMismatch, error_for
 from ...common.values import Document, type_name
 from ..plan.batches import Batch
 from ..plan.nodes import PlanNode, Run
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .parse import Pipeline
 
 _WRITERS: Final = ("$out", "$merge")
+_SESSIONS: Final = ("$listLocalSessions", "$listSessions")
 
 
 def check_stages(pipeline: Any, refused: Sequence[str], code: int, outer: str) -> None:
@@ -32,6 +33,13 @@ def check_stages(pipeline: Any, refused: Sequence[str], code: int, outer: str) -
         name = next(iter(stage), "") if isinstance(stage, dict) else ""
         if name in refused or name in _WRITERS:
             raise error_for(code, f"{name} is not allowed within a {outer} stage")
+        if name in _SESSIONS:
+            raise InvalidNamespace(
+                f"{name} must be run against the admin database with {{aggregate: 1}}, or a config collection"
+            )
+        inner = stage.get(name) if isinstance(stage, dict) else None
+        if outer == "$facet" and isinstance(inner, dict) and isinstance(inner.get("pipeline"), list):
+            check_stages(inner["pipeline"], refused, code, outer)
 
 
 def parsed(pipeline: list[Document], context: PipelineContext) -> "Pipeline":
@@ -57,10 +65,10 @@ def target(context: PipelineContext, name: Any) -> Namespace:
     """The namespace of a collection of the same database.
 
     Raises:
-        Location: 73, the name is empty.
+        InvalidNamespace: no collection can have the name.
     """
-    if not name:
-        raise error_for(73, f"Invalid namespace specified: {context.namespace.database}.")
+    if not name or name.startswith(".") or "\0" in name:
+        raise InvalidNamespace(f"Invalid namespace specified: {context.namespace.database}.{name}")
     return Namespace(context.namespace.database, name)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from bson import Int64
 
 from ...catalog.namespaces import Namespace
-from ...common.errors import FailedToParse, IDLUnknownField, Location, TypeMismatch
+from ...common.errors import FailedToParse, IDLFailedToParse, IDLUnknownField, InvalidNamespace, Location, TypeMismatch
 from ...common.field_paths import parse_field_path
 from ...common.ordering import OrderKey, order_key
 from ...common.paths import path_values
@@ -20,7 +20,7 @@ from .inner import check_stages, equal_to_any, inner_documents, parsed, run_inne
 from .reshape import replaced
 
 _LOOKUP_KEYS: Final = ("from", "as", "localField", "foreignField", "let", "pipeline")
-_NEVER_INSIDE: Final = ("$changeStream", "$changeStreamSplitLargeEvent")
+_NEVER_INSIDE: Final = ("$changeStreamSplitLargeEvent",)
 
 
 def local_values(document: Document, path: tuple[str, ...]) -> list[Any]:
@@ -31,7 +31,7 @@ def local_values(document: Document, path: tuple[str, ...]) -> list[Any]:
             found += value
         else:
             found.append(None if value is MISSING else value)
-    return found
+    return found or [None]
 
 
 class Lookup(Stage):
@@ -56,12 +56,18 @@ class Lookup(Stage):
         """Parse the operand."""
         if not isinstance(spec, dict):
             raise FailedToParse(f"the $lookup stage specification must be an object, but found {type_name(spec)}")
-        if "from" not in spec and "pipeline" not in spec:
-            raise FailedToParse("must specify 'pipeline' when 'from' is empty")
         for name, value in spec.items():
             cls._check_option(name, value)
+        # Null counts as left out, and so does an empty name of a field to join by.
+        spec = {
+            name: value
+            for name, value in spec.items()
+            if (value is not None or name == "from") and not (name in ("localField", "foreignField") and value == "")
+        }
+        if "from" not in spec and "pipeline" not in spec:
+            raise FailedToParse("must specify 'pipeline' when 'from' is empty")
         if "as" not in spec:
-            raise FailedToParse("must specify 'as' field for a $lookup")
+            raise IDLFailedToParse("BSON field '$lookup.as' is missing but a required field")
         if ("localField" in spec) != ("foreignField" in spec):
             raise FailedToParse("$lookup requires both or neither of 'localField' and 'foreignField' to be specified")
         if "pipeline" not in spec:
@@ -82,14 +88,18 @@ class Lookup(Stage):
     def _check_option(name: str, value: Any) -> None:
         if name not in _LOOKUP_KEYS:
             raise IDLUnknownField(f"BSON field '$lookup.{name}' is an unknown field.")
-        if name == "pipeline":
-            if not isinstance(value, list):
-                raise TypeMismatch(f"'pipeline' option must be specified as an array, but got {type_name(value)}")
-        elif name == "let":
-            if not isinstance(value, dict):
-                raise FailedToParse(f"$lookup argument 'let: {value}' must be an object, is type {type_name(value)}")
-        elif not is_string(value) and not (name == "from" and isinstance(value, dict)):
-            raise FailedToParse(f"$lookup argument '{name}: {value}' must be a string, is type {type_name(value)}")
+        if name == "from":
+            if not is_string(value) and not isinstance(value, dict):
+                raise FailedToParse(f"$lookup argument 'from' must be a string or object, is type {type_name(value)}")
+            return
+        if value is None:
+            return
+        wanted = {"pipeline": "array", "let": "object"}.get(name, "string")
+        fits = {"array": isinstance(value, list), "object": isinstance(value, dict), "string": is_string(value)}[wanted]
+        if not fits:
+            raise TypeMismatch(
+                f"BSON field '$lookup.{name}' is the wrong type '{type_name(value)}', expected type '{wanted}'"
+            )
 
     def serialize(self) -> Document:
         """See `Stage.serialize`."""
@@ -106,17 +116,25 @@ class Lookup(Stage):
 
 def _source(spec: Document, context: PipelineContext) -> Namespace:
     name = spec.get("from")
+    pipeline = spec.get("pipeline", [])
+    first = pipeline[0] if pipeline and isinstance(pipeline[0], dict) else {}
+    begins = next(iter(first), "") == "$documents"
     if name is None:
-        first = spec["pipeline"][0] if spec["pipeline"] else {}
-        if next(iter(first), "") != "$documents":
+        if not begins:
             raise FailedToParse("must specify 'from' unless the pipeline begins with $documents")
         return context.namespace
+    if begins:
+        raise InvalidNamespace("$documents is not allowed in a $lookup that names a collection")
     if isinstance(name, dict):
-        if not is_string(name.get("db")) or not is_string(name.get("coll")):
-            raise FailedToParse("$lookup argument 'from' must be a string")
-        if name["db"] != context.namespace.database:
-            raise FailedToParse("$lookup with syntax {from: {db:<>, coll:<>},..} is not supported for this database")
-        return target(context, name["coll"])
+        for key in name:
+            if key not in ("db", "coll"):
+                raise IDLUnknownField(f"BSON field '$lookup.from.{key}' is an unknown field.")
+        for key in ("db", "coll"):
+            if key in name and not is_string(name[key]):
+                raise TypeMismatch(
+                    f"BSON field '$lookup.from.{key}' is the wrong type '{type_name(name[key])}', expected type 'string'"
+                )
+        raise FailedToParse("$lookup with syntax {from: {db:<>, coll:<>},..} is not supported for this database")
     return target(context, name)
 
 
@@ -190,7 +208,9 @@ class _LookupNode(StageNode):
         variables = {name: one.evaluate(document, run.variables) for name, one in stage.let.items()}
         if stage.local is not None and stage.foreign is not None:
             condition = equal_to_any(".".join(stage.foreign), local_values(document, stage.local))
-            pipeline = [{"$match": condition}, *pipeline]
+            # Rows that the pipeline gives itself come before they are chosen from.
+            begun = 1 if pipeline and "$documents" in pipeline[0] else 0
+            pipeline = [*pipeline[:begun], {"$match": condition}, *pipeline[begun:]]
         yield from inner_documents(stage.context, stage.source, pipeline, run, variables)
 
 
@@ -298,7 +318,7 @@ class GraphLookup(Stage):
             elif name == "restrictSearchWithMatch":
                 if not isinstance(value, dict):
                     raise Location(40185, f"restrictSearchWithMatch must be an object, found {type_name(value)}")
-                parse_filter(value, collator=context.collation)
+                parse_filter(value, collator=context.collation, defined_variables=context.expressions.variables)
             elif name == "from" and isinstance(value, dict):
                 raise FailedToParse("$graphLookup argument 'from' must be a string")
             elif name != "startWith" and not is_string(value):
