@@ -177,6 +177,7 @@ class BucketBuilder:
         bucket_id: bytes,
         min_ms: int,
         version: int = 2,
+        collate: Callable[[str], bytes] | None = None,
     ) -> BucketBuilder:
         """An empty bucket.
 
@@ -185,10 +186,13 @@ class BucketBuilder:
             bucket_id: the twelve bytes of its `_id`.
             min_ms: its rounded start, which becomes `control.min.<time>`.
             version: 2 (columns; 3 once a measurement comes late) or 1 (plain).
+            collate: gives the bytes that a string sorts by, for minima and maxima; without it strings compare byte by byte.
         """
 
     @staticmethod
-    def from_document(bucket: bytes, time_field: str, meta_field: str | None) -> BucketBuilder:
+    def from_document(
+        bucket: bytes, time_field: str, meta_field: str | None, collate: Callable[[str], bytes] | None = None
+    ) -> BucketBuilder:
         """Go on with a stored bucket of any version; one of version 1 is sorted and becomes 2.
 
         Raises:
@@ -359,14 +363,21 @@ def bucket_summary(bucket: bytes, time_field: str) -> tuple[int, int, bool, int,
         BucketError: it has no well-formed control.
     """
 
-def keep_rows(bucket: bytes, time_field: str, meta_field: str | None, keep: bytes) -> bytes | None:
+def keep_rows(
+    bucket: bytes, time_field: str, meta_field: str | None, keep: bytes, collate: Callable[[str], bytes] | None = None
+) -> bytes | None:
     """The bucket with only the rows whose byte in `keep` is not 0, rewritten with the same `_id` and `control.min` of time.
 
     None where no row is left. Raises BucketError as `unpack_rows`.
     """
 
 def validate_bucket(
-    bucket: bytes, time_field: str, meta_field: str | None, span_ms: int, rounding_ms: int
+    bucket: bytes,
+    time_field: str,
+    meta_field: str | None,
+    span_ms: int,
+    rounding_ms: int,
+    collate: Callable[[str], bytes] | None = None,
 ) -> list[str]:
     """What is wrong with a stored bucket: control against data, order, counts, names, versions; empty where nothing is."""
 

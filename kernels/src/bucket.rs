@@ -3,6 +3,7 @@
 use crate::bucket_columns::Column;
 use crate::control::{Keep, Node};
 use crate::elements::{kind, Element, Malformed};
+use crate::keystring::Collate;
 use crate::partition::Measurement;
 use std::sync::Arc;
 
@@ -177,10 +178,11 @@ impl Bucket {
         buffer: &Buffer,
         measurements: &[Measurement],
         limits: &Limits,
+        collate: Option<Collate<'_>>,
     ) -> Result<(usize, Option<Refusal>, bool), Malformed> {
         let kept_before = self.kept_open;
         for (taken, measurement) in measurements.iter().enumerate() {
-            if let Some(refusal) = self.append_one(buffer, measurement, limits)? {
+            if let Some(refusal) = self.append_one(buffer, measurement, limits, collate)? {
                 return Ok((taken, Some(refusal), self.kept_open != kept_before));
             }
         }
@@ -192,6 +194,7 @@ impl Bucket {
         buffer: &Buffer,
         measurement: &Measurement,
         limits: &Limits,
+        collate: Option<Collate<'_>>,
     ) -> Result<Option<Refusal>, Malformed> {
         if measurement.time_ms.saturating_sub(self.min_ms) >= limits.span_ms {
             return Ok(Some(Refusal::TimeForward));
@@ -217,7 +220,7 @@ impl Bucket {
                 return Ok(Some(Refusal::Schema));
             }
         }
-        self.merge(measurement, bytes)?;
+        self.merge(measurement, bytes, collate)?;
         self.fixed_bytes += fit.fixed_bytes;
         self.pending_bytes += fit.value_bytes;
         self.max_ms = self.max_ms.max(measurement.time_ms);
@@ -272,7 +275,12 @@ impl Bucket {
     }
 
     /// Takes the measurement into control.
-    fn merge(&mut self, measurement: &Measurement, bytes: &[u8]) -> Result<(), Malformed> {
+    fn merge(
+        &mut self,
+        measurement: &Measurement,
+        bytes: &[u8],
+        collate: Option<Collate<'_>>,
+    ) -> Result<(), Malformed> {
         let number = self.count() + 1;
         let mut cursor = 0;
         for element in measurement.fields(bytes)? {
@@ -296,10 +304,10 @@ impl Bucket {
                 field.seen = number;
                 field
                     .least
-                    .merge(element.kind, element.value, Keep::Least)?;
+                    .merge(element.kind, element.value, Keep::Least, collate)?;
                 field
                     .greatest
-                    .merge(element.kind, element.value, Keep::Greatest)?;
+                    .merge(element.kind, element.value, Keep::Greatest, collate)?;
             }
         }
         Ok(())

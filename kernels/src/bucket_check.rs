@@ -4,6 +4,7 @@ use crate::bucket::Field;
 use crate::column::ColumnDecoder;
 use crate::control::{Keep, Node};
 use crate::elements::{elements, find, fixed, kind, Element, Malformed};
+use crate::keystring::Collate;
 use crate::stored::Stored;
 use crate::unpack::{packed, row_number, Failure, ROWS_MAX};
 use std::collections::HashSet;
@@ -18,6 +19,7 @@ pub fn problems(
     meta_field: Option<&[u8]>,
     span_ms: i64,
     rounding_ms: i64,
+    collate: Option<Collate<'_>>,
 ) -> Vec<String> {
     let mut found = Vec::new();
     let checked = Stored::parse(bucket).and_then(|stored| {
@@ -25,6 +27,7 @@ pub fn problems(
             stored,
             time_field,
             found: &mut found,
+            collate,
         };
         check.frame(meta_field, span_ms)?;
         check.columns()?;
@@ -40,6 +43,7 @@ struct Check<'a> {
     stored: Stored<'a>,
     time_field: &'a [u8],
     found: &'a mut Vec<String>,
+    collate: Option<Collate<'a>>,
 }
 
 impl Check<'_> {
@@ -132,7 +136,7 @@ impl Check<'_> {
                     Some(element) => Node::of(element.kind, element.value)?,
                     None => Node::Unset,
                 };
-                if !stored.equals(node)? {
+                if !stored.equals(node, self.collate)? {
                     self.found.push(format!(
                         "'{bound}' of column '{name}' is not that of its values."
                     ));
@@ -146,7 +150,7 @@ impl Check<'_> {
         let mut entries = 0;
         for entry in ColumnDecoder::new(packed(column)?, ROWS_MAX) {
             if let Some(value) = entry? {
-                take(field, value.kind(), value.bytes())?;
+                take(self.collate, field, value.kind(), value.bytes())?;
             }
             entries += 1;
         }
@@ -173,7 +177,7 @@ impl Check<'_> {
                 return Err(Failure::new(2, "its row numbers are not in order."));
             }
             next = row + 1;
-            take(field, element.kind, element.value)?;
+            take(self.collate, field, element.kind, element.value)?;
         }
         Ok(())
     }
@@ -206,7 +210,14 @@ impl Check<'_> {
     }
 }
 
-fn take(field: &mut Field, type_byte: u8, value: &[u8]) -> Result<(), Malformed> {
-    field.least.merge(type_byte, value, Keep::Least)?;
-    field.greatest.merge(type_byte, value, Keep::Greatest)
+fn take(
+    collate: Option<Collate<'_>>,
+    field: &mut Field,
+    type_byte: u8,
+    value: &[u8],
+) -> Result<(), Malformed> {
+    field.least.merge(type_byte, value, Keep::Least, collate)?;
+    field
+        .greatest
+        .merge(type_byte, value, Keep::Greatest, collate)
 }

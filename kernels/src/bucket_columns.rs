@@ -4,6 +4,7 @@ use crate::bucket::{Bucket, Field, FIELD_OVERHEAD};
 use crate::column::{ColumnDecoder, ColumnEncoder, ColumnError};
 use crate::control::Node;
 use crate::elements::{elements, fixed, kind, Elements};
+use crate::keystring::Collate;
 use crate::stored::{bad_bucket, Stored};
 use crate::unpack::{packed, row_number, Failure, ROWS_MAX};
 use crate::writer::{begin, begin_named, binary, element, end, int32, Digits};
@@ -215,6 +216,7 @@ impl Bucket {
         time_field: &[u8],
         meta_field: Option<&[u8]>,
         keep: &[u8],
+        collate: Option<Collate<'_>>,
     ) -> Result<Option<Vec<u8>>, Failure> {
         let stored = Stored::parse(bucket)?;
         let mut kept = Self::empty(&stored, time_field, meta_field, stored.version)?;
@@ -234,7 +236,7 @@ impl Bucket {
         if kept.version == 3 && kept.is_sorted(&times, keep) {
             kept.version = 2;
         }
-        kept.merge_columns()?;
+        kept.merge_columns(collate)?;
         kept.document().map(Some)
     }
 
@@ -424,10 +426,10 @@ impl Bucket {
     }
 
     /// Takes minima and maxima from the columns; the least time stays the rounded one.
-    fn merge_columns(&mut self) -> Result<(), Failure> {
+    fn merge_columns(&mut self, collate: Option<Collate<'_>>) -> Result<(), Failure> {
         let encoded = self.encoded;
         for field in &mut self.fields {
-            field.merge_column(encoded)?;
+            field.merge_column(encoded, collate)?;
         }
         self.drop_empty();
         let time = self
@@ -465,14 +467,16 @@ impl Bucket {
 }
 
 impl Field {
-    fn merge_column(&mut self, rows: usize) -> Result<(), Failure> {
+    fn merge_column(&mut self, rows: usize, collate: Option<Collate<'_>>) -> Result<(), Failure> {
         use crate::control::Keep::{Greatest, Least};
         match &self.column {
             Column::Compressed(encoder) => {
                 for entry in ColumnDecoder::new(&encoder.finish()?, rows) {
                     if let Some(value) = entry? {
-                        self.least.merge(value.kind(), value.bytes(), Least)?;
-                        self.greatest.merge(value.kind(), value.bytes(), Greatest)?;
+                        self.least
+                            .merge(value.kind(), value.bytes(), Least, collate)?;
+                        self.greatest
+                            .merge(value.kind(), value.bytes(), Greatest, collate)?;
                     }
                 }
             }
@@ -483,8 +487,10 @@ impl Field {
                 end(&mut document, begun);
                 for element in elements(&document)? {
                     let element = element?;
-                    self.least.merge(element.kind, element.value, Least)?;
-                    self.greatest.merge(element.kind, element.value, Greatest)?;
+                    self.least
+                        .merge(element.kind, element.value, Least, collate)?;
+                    self.greatest
+                        .merge(element.kind, element.value, Greatest, collate)?;
                 }
             }
         }

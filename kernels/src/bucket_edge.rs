@@ -2,6 +2,7 @@
 
 use crate::bucket::{Bucket, Buffer, Limits};
 use crate::bucket_check;
+use crate::keystring::{self, Collate};
 use crate::partition::{partition as take_apart, Batch, Measurement, Series};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
@@ -155,12 +156,33 @@ fn partition(
 #[pyclass(module = "bucketd.kernels._native")]
 struct BucketBuilder {
     bucket: Bucket,
+    collate: Option<Py<PyAny>>,
+}
+
+/// Calls `body` with the sort keys of a Python function; without one, other threads run meanwhile.
+fn collated<T: Send>(
+    py: Python<'_>,
+    collate: Option<&Py<PyAny>>,
+    body: impl FnOnce(Option<Collate<'_>>) -> T + Send,
+) -> T {
+    let Some(function) = collate else {
+        return py.detach(|| body(None));
+    };
+    let call = |text: &str| {
+        function
+            .bind(py)
+            .call1((text,))
+            .and_then(|key| key.extract::<Vec<u8>>())
+            .map_err(|error| keystring::Failure::Collation(error.to_string()))
+    };
+    body(Some(&call))
 }
 
 #[pymethods]
 impl BucketBuilder {
     #[new]
-    #[pyo3(signature = (time_field, meta_field, meta, bucket_id, min_ms, version = 2))]
+    #[pyo3(signature = (time_field, meta_field, meta, bucket_id, min_ms, version = 2, collate = None))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         time_field: &str,
         meta_field: Option<&str>,
@@ -168,6 +190,7 @@ impl BucketBuilder {
         bucket_id: &[u8],
         min_ms: i64,
         version: i32,
+        collate: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let id = bucket_id
             .try_into()
@@ -187,20 +210,22 @@ impl BucketBuilder {
         let meta_field = meta_field.map(str::as_bytes);
         Ok(Self {
             bucket: Bucket::new(id, time_field.as_bytes(), meta_field, meta, min_ms, version),
+            collate,
         })
     }
 
     #[staticmethod]
-    #[pyo3(signature = (bucket, time_field, meta_field))]
+    #[pyo3(signature = (bucket, time_field, meta_field, collate = None))]
     fn from_document(
         py: Python<'_>,
         bucket: &[u8],
         time_field: &str,
         meta_field: Option<&str>,
+        collate: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let meta_field = meta_field.map(str::as_bytes);
         let bucket = py.detach(|| Bucket::reopen(bucket, time_field.as_bytes(), meta_field))?;
-        Ok(Self { bucket })
+        Ok(Self { bucket, collate })
     }
 
     #[pyo3(signature = (run, start, *, span_ms, max_count, effective_max, absolute_max, min_count, large_threshold = 512))]
@@ -233,7 +258,8 @@ impl BucketBuilder {
             .ok_or_else(|| PyIndexError::new_err("start is beyond the run"))?;
         let buffer = &run.shared.buffer;
         let bucket = &mut self.bucket;
-        let (taken, refusal, kept_open) = py.detach(|| bucket.append(buffer, rest, &limits))?;
+        let append = |collate: Option<Collate<'_>>| bucket.append(buffer, rest, &limits, collate);
+        let (taken, refusal, kept_open) = collated(py, self.collate.as_ref(), append)?;
         Ok((taken, refusal.map(|refusal| refusal.name()), kept_open))
     }
 
@@ -243,9 +269,10 @@ impl BucketBuilder {
         Ok(PyBytes::new(py, &document))
     }
 
-    fn clone(&self) -> Self {
+    fn clone(&self, py: Python<'_>) -> Self {
         Self {
             bucket: self.bucket.clone(),
+            collate: self.collate.as_ref().map(|collate| collate.clone_ref(py)),
         }
     }
 
@@ -296,21 +323,25 @@ impl BucketBuilder {
 }
 
 #[pyfunction]
-#[pyo3(signature = (bucket, time_field, meta_field, keep))]
+#[pyo3(signature = (bucket, time_field, meta_field, keep, collate = None))]
 fn keep_rows<'py>(
     py: Python<'py>,
     bucket: &[u8],
     time_field: &str,
     meta_field: Option<&str>,
     keep: &[u8],
+    collate: Option<Py<PyAny>>,
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let meta_field = meta_field.map(str::as_bytes);
-    let kept = py.detach(|| Bucket::keep_rows(bucket, time_field.as_bytes(), meta_field, keep))?;
+    let kept = collated(py, collate.as_ref(), |collate| {
+        Bucket::keep_rows(bucket, time_field.as_bytes(), meta_field, keep, collate)
+    })?;
     Ok(kept.map(|kept| PyBytes::new(py, &kept)))
 }
 
 #[pyfunction]
-#[pyo3(signature = (bucket, time_field, meta_field, span_ms, rounding_ms))]
+#[pyo3(signature = (bucket, time_field, meta_field, span_ms, rounding_ms, collate = None))]
+#[allow(clippy::too_many_arguments)]
 fn validate_bucket(
     py: Python<'_>,
     bucket: &[u8],
@@ -318,15 +349,18 @@ fn validate_bucket(
     meta_field: Option<&str>,
     span_ms: i64,
     rounding_ms: i64,
+    collate: Option<Py<PyAny>>,
 ) -> Vec<String> {
     let meta_field = meta_field.map(str::as_bytes);
-    py.detach(|| {
+    collated(py, collate.as_ref(), |collate| {
+        let time_field = time_field.as_bytes();
         bucket_check::problems(
             bucket,
-            time_field.as_bytes(),
+            time_field,
             meta_field,
             span_ms,
             rounding_ms,
+            collate,
         )
     })
 }

@@ -1,7 +1,7 @@
 //! BSON's order of values, on raw bytes: by canonical type first, then by value; the same as that of KeyStrings.
 
 use crate::elements::{kind, string, Element, Malformed};
-use crate::keystring;
+use crate::keystring::{self, Collate};
 use std::cmp::Ordering;
 
 /// The class that a type is compared by, ascending in MongoDB's order of types.
@@ -40,7 +40,7 @@ pub fn compare(left: (u8, &[u8]), right: (u8, &[u8])) -> Result<Ordering, Malfor
     if classes != Ordering::Equal {
         return Ok(classes);
     }
-    Ok(key(left)?.cmp(&key(right)?))
+    Ok(key(left, None)?.cmp(&key(right, None)?))
 }
 
 /// The order of two values of a type that has a short way.
@@ -70,14 +70,27 @@ fn same_type(type_byte: u8, left: &[u8], right: &[u8]) -> Option<Ordering> {
     })
 }
 
-fn key((kind, value): (u8, &[u8])) -> Result<Vec<u8>, Malformed> {
+/// The same under a collation, where strings are compared by their sort keys.
+pub fn compare_collated(
+    left: (u8, &[u8]),
+    right: (u8, &[u8]),
+    collate: Option<Collate<'_>>,
+) -> Result<Ordering, Malformed> {
+    let concerned = |type_byte| matches!(type_byte, kind::STRING | kind::SYMBOL);
+    if collate.is_none() || !concerned(left.0) || !concerned(right.0) {
+        return compare(left, right);
+    }
+    Ok(key(left, collate)?.cmp(&key(right, collate)?))
+}
+
+fn key((kind, value): (u8, &[u8]), collate: Option<Collate<'_>>) -> Result<Vec<u8>, Malformed> {
     let mut key = Vec::with_capacity(value.len() + 8);
     let element = Element {
         kind,
         name: b"",
         value,
     };
-    keystring::append(&mut key, element, false, None).map_err(|failure| match failure {
+    keystring::append(&mut key, element, false, collate).map_err(|failure| match failure {
         keystring::Failure::Malformed(why) => Malformed(why),
         _ => Malformed("a value cannot be compared"),
     })?;

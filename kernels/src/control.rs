@@ -2,10 +2,11 @@
 //!
 //! Objects and arrays are merged element by element, so the result is usually no value that was ever inserted. Because a
 //! bucket takes only one class of type at each path, the tree of minima also tells whether a measurement fits its schema.
-//! Strings are compared byte by byte, whatever the collation of the collection.
+//! Strings are compared by the collation of the collection.
 
-use crate::compare::{canonical, compare};
+use crate::compare::{canonical, compare_collated};
 use crate::elements::{elements, kind, Malformed};
+use crate::keystring::Collate;
 use crate::writer::{begin_named, element, end, Digits};
 use std::cmp::Ordering;
 
@@ -29,20 +30,26 @@ impl Node {
     /// A node that knows one value.
     pub fn of(type_byte: u8, value: &[u8]) -> Result<Self, Malformed> {
         let mut node = Self::Unset;
-        node.merge(type_byte, value, Keep::Least)?;
+        node.merge(type_byte, value, Keep::Least, None)?;
         Ok(node)
     }
 
     /// Takes one more value into account. Equal values keep the earlier one.
     #[inline]
-    pub fn merge(&mut self, type_byte: u8, value: &[u8], keep: Keep) -> Result<(), Malformed> {
+    pub fn merge(
+        &mut self,
+        type_byte: u8,
+        value: &[u8],
+        keep: Keep,
+        collate: Option<Collate<'_>>,
+    ) -> Result<(), Malformed> {
         let wins = match keep {
             Keep::Least => Ordering::Less,
             Keep::Greatest => Ordering::Greater,
         };
         match self {
             Self::Scalar(own, bytes) if canonical(*own) == canonical(type_byte) => {
-                if compare((type_byte, value), (*own, bytes))? == wins {
+                if compare_collated((type_byte, value), (*own, bytes), collate)? == wins {
                     *own = type_byte;
                     bytes.clear();
                     bytes.extend_from_slice(value);
@@ -50,10 +57,10 @@ impl Node {
                 return Ok(());
             }
             Self::Object(fields) if type_byte == kind::OBJECT => {
-                return merge_fields(fields, value, keep)
+                return merge_fields(fields, value, keep, collate)
             }
             Self::Array(items) if type_byte == kind::ARRAY => {
-                return merge_items(items, value, keep)
+                return merge_items(items, value, keep, collate)
             }
             Self::Unset => {}
             // Values of different classes: one takes the place of everything below.
@@ -63,12 +70,12 @@ impl Node {
         *self = match type_byte {
             kind::OBJECT => {
                 let mut fields = Vec::new();
-                merge_fields(&mut fields, value, keep)?;
+                merge_fields(&mut fields, value, keep, collate)?;
                 Self::Object(fields)
             }
             kind::ARRAY => {
                 let mut items = Vec::new();
-                merge_items(&mut items, value, keep)?;
+                merge_items(&mut items, value, keep, collate)?;
                 Self::Array(items)
             }
             _ => Self::Scalar(type_byte, value.to_vec()),
@@ -131,11 +138,11 @@ impl Node {
     }
 
     /// Whether two trees stand for equal values, whatever the order of fields.
-    pub fn equals(&self, other: &Self) -> Result<bool, Malformed> {
+    pub fn equals(&self, other: &Self, collate: Option<Collate<'_>>) -> Result<bool, Malformed> {
         Ok(match (self, other) {
             (Self::Unset, Self::Unset) => true,
             (Self::Scalar(kind, value), Self::Scalar(other_kind, other)) => {
-                compare((*kind, value), (*other_kind, other))? == Ordering::Equal
+                compare_collated((*kind, value), (*other_kind, other), collate)? == Ordering::Equal
             }
             (Self::Object(one), Self::Object(other)) => {
                 if one.len() != other.len() {
@@ -143,7 +150,7 @@ impl Node {
                 }
                 for (at, (name, node)) in one.iter().enumerate() {
                     match position_from(other, name, at) {
-                        Some(position) if node.equals(&other[position].1)? => {}
+                        Some(position) if node.equals(&other[position].1, collate)? => {}
                         _ => return Ok(false),
                     }
                 }
@@ -154,7 +161,7 @@ impl Node {
                     return Ok(false);
                 }
                 for (one, other) in one.iter().zip(other) {
-                    if !one.equals(other)? {
+                    if !one.equals(other, collate)? {
                         return Ok(false);
                     }
                 }
@@ -214,6 +221,7 @@ fn merge_fields(
     fields: &mut Vec<(Vec<u8>, Node)>,
     object: &[u8],
     keep: Keep,
+    collate: Option<Collate<'_>>,
 ) -> Result<(), Malformed> {
     let mut cursor = 0;
     for element in elements(object)? {
@@ -225,19 +233,24 @@ fn merge_fields(
         });
         fields[position]
             .1
-            .merge(element.kind, element.value, keep)?;
+            .merge(element.kind, element.value, keep, collate)?;
         cursor = position + 1;
     }
     Ok(())
 }
 
-fn merge_items(items: &mut Vec<Node>, array: &[u8], keep: Keep) -> Result<(), Malformed> {
+fn merge_items(
+    items: &mut Vec<Node>,
+    array: &[u8],
+    keep: Keep,
+    collate: Option<Collate<'_>>,
+) -> Result<(), Malformed> {
     for (position, element) in elements(array)?.enumerate() {
         let element = element?;
         if position == items.len() {
             items.push(Node::Unset);
         }
-        items[position].merge(element.kind, element.value, keep)?;
+        items[position].merge(element.kind, element.value, keep, collate)?;
     }
     Ok(())
 }
@@ -275,7 +288,7 @@ mod tests {
     fn merged(values: &[(u8, Vec<u8>)], keep: Keep) -> Node {
         let mut node = Node::Unset;
         for (kind, value) in values {
-            node.merge(*kind, value, keep).expect("well formed");
+            node.merge(*kind, value, keep, None).expect("well formed");
         }
         node
     }
@@ -347,7 +360,7 @@ mod tests {
     #[test]
     fn equal_values_keep_the_earlier_type() {
         let mut node = Node::of(kind::INT32, &2_i32.to_le_bytes()).unwrap();
-        node.merge(kind::INT64, &2_i64.to_le_bytes(), Keep::Greatest)
+        node.merge(kind::INT64, &2_i64.to_le_bytes(), Keep::Greatest, None)
             .unwrap();
         assert_eq!(
             node,

@@ -312,3 +312,24 @@ def test_a_bucket_of_mixed_types_is_not_reopened() -> None:
     with pytest.raises(BucketError) as raised:
         BucketBuilder.from_document(encode(stored), "t", "m")
     assert raised.value.args[0] == 408
+
+
+def test_strings_are_compared_by_the_collation_of_the_collection() -> None:
+    def upper(text: str) -> bytes:
+        return text.upper().encode()
+
+    documents = at(1, x="b", y=["b"]) + at(2, x="C", y=["C"]) + at(3, x="A", y=["B"])
+    bucket = BucketBuilder("t", "m", None, BUCKET_ID, START, collate=upper)
+    fill(bucket, run_of(documents))
+    control = decode(bucket.document())["control"]
+    assert [control["min"][name] for name in "xy"] == ["A", ["b"]]
+    assert [control["max"][name] for name in "xy"] == ["C", ["C"]]
+    stored = bucket.document()
+    assert validate_bucket(stored, "t", "m", SPAN, 60_000, upper) == []
+    assert validate_bucket(stored, "t", "m", SPAN, 60_000) != []
+    kept = keep_rows(stored, "t", "m", b"\1\1\0", upper)
+    assert kept is not None
+    assert decode(kept)["control"]["min"]["x"] == "b"
+    again = BucketBuilder.from_document(kept, "t", "m", upper)
+    fill(again, run_of(at(4, x="a")))
+    assert decode(again.document())["control"]["min"]["x"] == "a"
