@@ -8,36 +8,36 @@ an int64 that overflows a double. Null or missing operands give null.
 import math
 import random
 from collections.abc import Callable, Sequence
-from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Context, Decimal, DivisionByZero, InvalidOperation, Overflow
+from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Context, Decimal
 from typing import Any, Final
 
 from bson import DatetimeMS, Decimal128, Int64
 
-from ...common.errors import BadValue, Location, TypeMismatch
+from ...common.errors import BadValue, Location, Overflow, TypeMismatch
 from ...common.numbers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, is_number, whole_number
 from ...common.values import MISSING, type_name
 from .base import VARIADIC, Call, Expression, OperatorParser, ParseContext, call_of, operands
 
 DECIMAL: Final = Context(prec=34, rounding=ROUND_HALF_EVEN, Emin=-6143, Emax=6144, traps=[], clamp=1)
 """The arithmetic of Decimal128; nothing raises, as in IEEE 754."""
-_TRAPPED: Final = (DivisionByZero, InvalidOperation, Overflow)
-_PLAIN: Final = frozenset({int, float, Int64})
+_EXACT: Final = Context(prec=12_500, rounding=ROUND_HALF_EVEN, Emin=-13_000, Emax=13_000, traps=[])
+"""Holds the difference between the largest and the smallest Decimal128 exactly."""
 
 
 def to_decimal(value: Any) -> Decimal:
-    """A number as a decimal; a double by its shortest digits up to fifteen, as MongoDB converts it."""
+    """A number as a decimal; a double has fifteen digits, zeros at the end included, as MongoDB converts it."""
     if isinstance(value, Decimal128):
         return value.to_decimal()
     if isinstance(value, float):
         if not math.isfinite(value):
             return Decimal(repr(value))
-        return Decimal(f"{value:.15g}") if float(f"{value:.15g}") == value else DECIMAL.create_decimal(Decimal(value))
+        return Decimal(f"{value:.14e}") if value else Decimal(repr(value)).to_integral_value()
     return Decimal(int(value))
 
 
 def from_decimal(value: Decimal) -> Decimal128:
     """A decimal as BSON, rounded to 34 digits."""
-    return Decimal128(DECIMAL.plus(value) if value.is_finite() else value)
+    return Decimal128(DECIMAL.create_decimal(value) if value.is_finite() else value)
 
 
 def integer_result(value: int, *, wide: bool) -> Any:
@@ -86,30 +86,38 @@ def add(*values: Any) -> Any:
             total = DECIMAL.add(Decimal(total), to_decimal(value))
         return from_decimal(Decimal(total))
     if kind == 1:
-        return (
-            float(math.fsum(numbers)) if len(numbers) > 2 and _all_finite(numbers) else float(sum(map(float, numbers)))
-        )
+        return _sum_of_doubles(numbers)
     return integer_result(sum(int(value) for value in numbers), wide=bool(wide))
 
 
-def _all_finite(numbers: Sequence[Any]) -> bool:
-    return all(math.isfinite(number) for number in numbers)
+def _sum_of_doubles(numbers: Sequence[Any]) -> float:
+    """The sum, rounded once where it is finite."""
+    if len(numbers) > 2 and all(math.isfinite(number) for number in numbers):
+        try:
+            return math.fsum(numbers)
+        except OverflowError:
+            pass  # the plain sum below is infinite, or was only on the way there
+    return float(sum(map(float, numbers)))
 
 
 def _milliseconds(value: Any) -> int:
     """A number added to a date, as whole milliseconds."""
     if isinstance(value, Decimal128):
-        return int(value.to_decimal().to_integral_value(ROUND_HALF_EVEN))
+        decimal = value.to_decimal()
+        if not decimal.is_finite():
+            raise Overflow("date overflow")
+        return int(decimal.to_integral_value(ROUND_HALF_EVEN))
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise Location(5976500, "cannot add a number that is not finite to a date")
-        return math.floor(value + 0.5)
+            raise Overflow("date overflow")
+        away = math.floor(abs(value) + 0.5)
+        return -away if value < 0 else away
     return int(value)
 
 
 def _date(milliseconds: int) -> DatetimeMS:
     if not INT64_MIN <= milliseconds <= INT64_MAX:
-        raise Location(5976500, "date overflow")
+        raise Overflow("date overflow")
     return DatetimeMS(milliseconds)
 
 
@@ -184,8 +192,8 @@ def modulo(left: Any, right: Any) -> Any:
     if isinstance(left, Decimal128) or isinstance(right, Decimal128):
         divisor = to_decimal(right)
         if divisor == 0:
-            raise Location(16610, "can't $mod by zero")
-        return from_decimal(DECIMAL.remainder(to_decimal(left), divisor))
+            raise Location(5733415, "can't $mod by zero")
+        return from_decimal(_EXACT.remainder(to_decimal(left), divisor))
     if right == 0:
         raise Location(16610, "can't $mod by zero")
     if isinstance(left, float) or isinstance(right, float):
@@ -228,9 +236,11 @@ def _whole(name: str, of_double: Callable[[float], float], rounding: str) -> Cal
         _check_number(name, value)
         if isinstance(value, Decimal128):
             decimal = value.to_decimal()
-            return value if not decimal.is_finite() else from_decimal(decimal.to_integral_value(rounding))
+            if not decimal.is_finite() or decimal.adjusted() >= DECIMAL.prec:
+                return Decimal128("NaN")
+            return from_decimal(decimal.to_integral_value(rounding))
         if isinstance(value, float):
-            return float(of_double(value)) if math.isfinite(value) else value
+            return math.copysign(of_double(value), value) if math.isfinite(value) else value
         return value
 
     return function
@@ -242,7 +252,11 @@ def _rounded(name: str, rounding: str) -> Callable[..., Any]:
             return None
         if not is_number(value):
             raise Location(51081, f"{name} only supports numeric types, not {type_name(value)}")
-        places = whole_number(place) if is_number(place) else None
+        if not is_number(place):
+            raise Location(16004, f"can't convert from BSON type {type_name(place)} to int")
+        places = whole_number(place)
+        if places is None and isinstance(place, float) and not math.isfinite(place):
+            raise Location(31109, f"Can't coerce out of range value {place} to long")
         if places is None:
             raise Location(51082, f"precision argument to  {name} must be a integral value")
         if not -20 <= places <= 100:
@@ -251,15 +265,15 @@ def _rounded(name: str, rounding: str) -> Callable[..., Any]:
             decimal = value.to_decimal()
             if not decimal.is_finite():
                 return value
-            return from_decimal(_quantized(decimal, places, rounding))
+            rounded = _quantized(decimal, places, rounding)
+            padded = DECIMAL.quantize(rounded, Decimal(1).scaleb(-places))
+            return from_decimal(rounded if padded.is_nan() else padded)
         if isinstance(value, float):
             if not math.isfinite(value):
                 return value
             if places == 0:
-                return float(math.trunc(value)) if rounding == ROUND_DOWN else float(round(value))
-            return float(
-                _quantized(Decimal(repr(value)) if rounding == ROUND_DOWN else Decimal(value), places, rounding)
-            )
+                return math.copysign(math.trunc(value) if rounding == ROUND_DOWN else round(value), value)
+            return float(_quantized(Decimal(value), places, rounding))
         if places >= 0:
             return value
         whole = int(_quantized(Decimal(int(value)), places, rounding))
@@ -293,7 +307,7 @@ def _real(
         if isinstance(value, Decimal128):
             decimal = value.to_decimal()
             if decimal.is_nan():
-                return value
+                return math.nan if name in ("$ln", "$log10") else value
             if check is not None and not check(decimal):
                 raise Location(complaint[0], f"{complaint[1]}{value}")
             if of_decimal is not None:
@@ -329,8 +343,8 @@ def power(base: Any, exponent: Any) -> Any:
     if base == 0 and not isinstance(exponent, Decimal128) and exponent < 0:
         raise Location(28764, "$pow cannot take a base of 0 and a negative exponent")
     if isinstance(base, Decimal128) or isinstance(exponent, Decimal128):
-        return from_decimal(DECIMAL.power(to_decimal(base), to_decimal(exponent)))
-    if isinstance(base, float) or isinstance(exponent, float) or exponent < 0:
+        return from_decimal(_decimal_power(to_decimal(base), to_decimal(exponent)))
+    if isinstance(base, float) or isinstance(exponent, float) or (exponent < 0 and abs(base) != 1):
         return _double_power(float(base), float(exponent))
     if abs(base) > 1 and exponent > 64:
         return _double_power(float(base), float(exponent))
@@ -338,6 +352,16 @@ def power(base: Any, exponent: Any) -> Any:
     if abs(base) <= 1:
         result = 1 if exponent == 0 else int(base) if base != -1 else (-1 if exponent % 2 else 1)
     return integer_result(result, wide=is_wide(base) or is_wide(exponent))
+
+
+def _decimal_power(base: Decimal, exponent: Decimal) -> Decimal:
+    """A power with all its 34 digits, and zero at its smallest exponent."""
+    result = DECIMAL.power(base, exponent)
+    if not result.is_finite() or exponent == 0:
+        return result
+    if result == 0:
+        return Decimal("0E-6176")
+    return DECIMAL.quantize(result, Decimal(1).scaleb(max(result.adjusted() - DECIMAL.prec + 1, -6176)))
 
 
 def _double_power(base: float, exponent: float) -> float:
@@ -360,7 +384,7 @@ def logarithm(value: Any, base: Any) -> Any:
     exact = isinstance(value, Decimal128) or isinstance(base, Decimal128)
     number, root = (to_decimal(value), to_decimal(base)) if exact else (float(value), float(base))
     if number != number or root != root:
-        return from_decimal(Decimal("NaN")) if exact else math.nan
+        return math.nan
     if not number > 0:
         raise Location(28758, f"$log's argument must be a positive number, but is {value}")
     if not (root > 0 and root != 1):
@@ -400,6 +424,10 @@ def _atan2(y: Any, x: Any) -> Any:
     return result
 
 
+def _decimal_exponential(value: Decimal) -> Decimal:
+    return Decimal(1) if value.adjusted() < -DECIMAL.prec else DECIMAL.exp(value)
+
+
 def _finite(value: Any) -> bool:
     return bool(math.isfinite(value))
 
@@ -409,7 +437,7 @@ OPERATORS: Final[dict[str, OperatorParser]] = {
     "$add": call_of(add, 0, VARIADIC),
     "$ceil": call_of(_whole("$ceil", math.ceil, "ROUND_CEILING"), 1),
     "$divide": call_of(divide, 2),
-    "$exp": call_of(_real("$exp", math.exp, DECIMAL.exp), 1),
+    "$exp": call_of(_real("$exp", math.exp, _decimal_exponential), 1),
     "$floor": call_of(_whole("$floor", math.floor, "ROUND_FLOOR"), 1),
     "$ln": call_of(
         _real(

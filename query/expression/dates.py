@@ -7,7 +7,7 @@ from bson import DatetimeMS, Int64, ObjectId, Timestamp
 
 from ...common.errors import FailedToParse, Location
 from ...common.numbers import INT64_MAX, INT64_MIN, whole_number
-from ...common.values import MISSING, Document, type_name
+from ...common.values import MISSING, Document, is_string, type_name
 from . import calendar
 from .base import Call, Constant, Expression, Lazy, OperatorParser, ParseContext, Variables, named_operands
 from .calendar import UNITS, UTC_ZONE, WEEKDAYS, Zone, zone
@@ -26,7 +26,7 @@ def milliseconds_of(value: Any, code: int = 16006) -> int:
     if isinstance(value, Timestamp):
         return int(value.time) * 1000
     if isinstance(value, ObjectId):
-        return int.from_bytes(value.binary[:4], "big") * 1000
+        return int.from_bytes(value.binary[:4], "big", signed=True) * 1000
     raise Location(code, f"can't convert from BSON type {type_name(value)} to Date")
 
 
@@ -34,7 +34,7 @@ def _zone_of(value: Any, name: str) -> Zone | None:
     """The zone of a `timezone` operand; None for null."""
     if value is None or value is MISSING:
         return None
-    if not isinstance(value, str):
+    if not is_string(value):
         raise Location(40517, f"timezone must evaluate to a string, found {type_name(value)}")
     return zone(value)
 
@@ -76,9 +76,14 @@ def _options(
     context: ParseContext,
     required: tuple[str, ...],
     optional: tuple[str, ...],
-    codes: tuple[int, int, int],
+    codes: tuple[int, ...],
 ) -> dict[str, Expression]:
-    not_object, unknown, missing = codes
+    """Named operands; the codes are those of no document, an unknown name, and each required name (or all of them)."""
+    not_object, unknown, *missing = codes
+    if isinstance(spec, dict) and not set(spec) - {*required, *optional}:
+        for place, key in enumerate(required):
+            if key not in spec:
+                raise Location(missing[min(place, len(missing) - 1)], f"Missing '{key}' parameter to {name}")
     return named_operands(
         name,
         spec,
@@ -87,26 +92,26 @@ def _options(
         optional=optional,
         not_object=not_object,
         unknown=unknown,
-        missing=missing,
+        missing=missing[0],
     )
 
 
-def _unit(value: Any, code: int, name: str) -> str:
-    if not isinstance(value, str):
-        raise Location(code, f"{name} requires 'unit' to be a string, but got {type_name(value)}")
+def _unit(value: Any, name: str) -> str:
+    if not is_string(value):
+        raise Location(5439013, f"{name} requires 'unit' to be a string, but got {type_name(value)}")
     if value not in UNITS:
         raise FailedToParse(f"unknown time unit value: {value}")
     return value
 
 
-def _start_of_week(value: Any, code: int, name: str) -> str:
-    if not isinstance(value, str):
-        raise Location(code, f"{name} requires 'startOfWeek' to be a string, but got {type_name(value)}")
+def _start_of_week(value: Any, name: str) -> str:
+    if not is_string(value):
+        raise Location(5439015, f"{name} requires 'startOfWeek' to be a string, but got {type_name(value)}")
     lowered = value.lower()
     for day in WEEKDAYS:
         if lowered in (day, day[:3]):
             return day
-    raise FailedToParse(f"unknown day of week value: {value}")
+    raise Location(5439016, f"{name}: unknown day of week value: {value}")
 
 
 def _named(
@@ -130,7 +135,12 @@ def _named(
 
 def _parse_date_trunc(name: str, spec: Any, context: ParseContext) -> Expression:
     given = _options(
-        name, spec, context, ("date", "unit"), ("binSize", "timezone", "startOfWeek"), (5439007, 5439008, 5439009)
+        name,
+        spec,
+        context,
+        ("date", "unit"),
+        ("binSize", "timezone", "startOfWeek"),
+        (5439007, 5439008, 5439009, 5439010),
     )
     fixed_unit = given["unit"].value if isinstance(given["unit"], Constant) else None
     if fixed_unit is not None and fixed_unit != "week" and "startOfWeek" in given:
@@ -139,7 +149,7 @@ def _parse_date_trunc(name: str, spec: Any, context: ParseContext) -> Expression
 
     def compute(values: dict[str, Any]) -> DatetimeMS:
         date = milliseconds_of(values["date"], 5439012)
-        unit = _unit(values["unit"], 5439013, name)
+        unit = _unit(values["unit"], name)
         size = values.get("binSize", 1)
         whole = whole_number(size)
         if whole is None:
@@ -147,7 +157,7 @@ def _parse_date_trunc(name: str, spec: Any, context: ParseContext) -> Expression
         if whole <= 0:
             raise Location(5439018, f"{name} requires 'binSize' to be greater than 0, but got value {whole}")
         zone_of = _zone_of(values.get("timezone", "UTC"), name) or UTC_ZONE
-        first = _start_of_week(values["startOfWeek"], 5439015, name) if "startOfWeek" in values else "sunday"
+        first = _start_of_week(values["startOfWeek"], name) if "startOfWeek" in values else "sunday"
         return _as_date(calendar.truncate(date, unit, whole, zone_of, first), 5439014)
 
     return _named(name, given, compute)
@@ -167,7 +177,7 @@ def _parse_date_add(name: str, spec: Any, context: ParseContext) -> Expression:
         if type(values["startDate"]) not in (DatetimeMS, Timestamp, ObjectId):
             raise Location(5166403, f"{name} requires startDate to be convertible to a date")
         date = milliseconds_of(values["startDate"])
-        unit = _unit(values["unit"], 5166404, name)
+        unit = _unit(values["unit"], name)
         amount = whole_number(values["amount"])
         if amount is None or not INT64_MIN <= amount <= INT64_MAX:
             raise Location(5166405, f"{name} expects integer amount of time units")
@@ -181,15 +191,20 @@ def _parse_date_add(name: str, spec: Any, context: ParseContext) -> Expression:
 
 def _parse_date_diff(name: str, spec: Any, context: ParseContext) -> Expression:
     given = _options(
-        name, spec, context, ("startDate", "endDate", "unit"), ("timezone", "startOfWeek"), (5166301, 5166302, 5166303)
+        name,
+        spec,
+        context,
+        ("startDate", "endDate", "unit"),
+        ("timezone", "startOfWeek"),
+        (5166301, 5166302, 5166303, 5166304, 5166305),
     )
 
     def compute(values: dict[str, Any]) -> Int64:
         start = milliseconds_of(values["startDate"], 5166307)
         end = milliseconds_of(values["endDate"], 5166307)
-        unit = _unit(values["unit"], 5166306, name)
+        unit = _unit(values["unit"], name)
         zone_of = _zone_of(values.get("timezone", "UTC"), name) or UTC_ZONE
-        first = _start_of_week(values["startOfWeek"], 5439015, name) if "startOfWeek" in values else "sunday"
+        first = _start_of_week(values["startOfWeek"], name) if "startOfWeek" in values else "sunday"
         return Int64(calendar.difference(start, end, unit, zone_of, first))
 
     return _named(name, given, compute)
