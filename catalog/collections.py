@@ -3,6 +3,7 @@
 A change of a collection (another option, another index) is another `Collection` that takes its place in the catalog.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -72,6 +73,12 @@ class Collection:
         """The default collation; None compares strings byte by byte."""
         stored = self.options.get("collation")
         return None if stored is None else Collation.parse(stored)
+
+    @property
+    def collate(self) -> Callable[[str], bytes] | None:
+        """What strings sort by under the default collation, as the kernels take it."""
+        collation = self.collation
+        return None if collation is None else collation.key
 
     @property
     def clustered(self) -> bool:

@@ -169,7 +169,12 @@ class _Findings:
         options = self._collection.timeseries
         if options is not None:
             problems = validate_bucket(
-                raw, options.time_field, options.meta_field, options.span_ms, options.rounding_seconds * 1000
+                raw,
+                options.time_field,
+                options.meta_field,
+                options.span_ms,
+                options.rounding_seconds * 1000,
+                self._collection.collate,
             )
             for problem in problems:
                 self._tell(f"Detected a time-series bucket that is not as it should be: {problem}")
