@@ -8,6 +8,7 @@ his measurements anew: a measurement is acknowledged after exactly one commit th
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Final
 
 from ..common.errors import DuplicateKey, MongoError
@@ -31,7 +32,7 @@ class OpenBucket:
 
     Attributes:
         namespace, collection_id: where it is stored.
-        stored: its bytes in the store; None before its first commit.
+        stored: digest of its bytes in the store; None before its first commit.
         span_ms: how much time it may cover.
         version: schema version as it was last stored.
         memory_bytes: what it took when that was last looked at.
@@ -133,16 +134,19 @@ class BucketCommits:
         for bucket in buckets:
             bucket.staged = False
         writes = [(bucket, bucket.builder.document()) for bucket in buckets]
+        by_namespace: dict[Namespace, list[tuple[OpenBucket, bytes]]] = {}
+        for bucket, raw in writes:
+            by_namespace.setdefault(bucket.namespace, []).append((bucket, raw))
 
         def work(transaction: Transaction) -> None:
-            for bucket, raw in writes:
-                _write(self._catalog, transaction, bucket, raw)
+            for namespace, rows in by_namespace.items():
+                _write(self._catalog, transaction, namespace, rows)
 
         await self._engine.write(work)
         report = CommitReport([], [])
         for bucket, raw in writes:
             (report.inserted if bucket.stored is None else report.updated).append(bucket)
-            bucket.stored = raw
+            bucket.stored = digest(raw)
         self._on_stored(report)
 
     def _give_up(self, buckets: list[OpenBucket], waiting: list["asyncio.Future[None]"], error: Exception) -> None:
@@ -154,18 +158,32 @@ class BucketCommits:
         _settle(later, BucketsChanged())
 
 
-def _write(catalog: Catalog, transaction: Transaction, bucket: OpenBucket, raw: bytes) -> None:
-    """Store one bucket, which must lie there as it was left."""
-    collection = catalog.collection_in(transaction, bucket.namespace)
-    if collection is None or collection.id != bucket.collection_id:
-        raise BucketsChanged
-    if bucket.stored is None:
-        documents.insert(transaction, collection, raw)
-        return
-    record_key = bucket.record_key
-    if documents.fetch(transaction, collection, record_key) != bucket.stored:
-        raise BucketsChanged
-    documents.replace(transaction, collection, record_key, bucket.stored, raw)
+def _write(
+    catalog: Catalog, transaction: Transaction, namespace: Namespace, rows: list[tuple[OpenBucket, bytes]]
+) -> None:
+    """Store the buckets of one collection, each of which must lie there as it was left."""
+    collection = catalog.collection_in(transaction, namespace)
+    new: list[bytes] = []
+    changes: list[tuple[bytes, bytes, bytes]] = []
+    for bucket, raw in rows:
+        if collection is None or collection.id != bucket.collection_id:
+            raise BucketsChanged
+        if bucket.stored is None:
+            new.append(raw)
+            continue
+        old = documents.fetch(transaction, collection, bucket.record_key)
+        if old is None or digest(old) != bucket.stored:
+            raise BucketsChanged
+        changes.append((bucket.record_key, old, raw))
+    if collection is not None:
+        if new:
+            documents.insert_many(transaction, collection, new)
+        documents.replace_many(transaction, collection, changes)
+
+
+def digest(raw: bytes) -> bytes:
+    """What is remembered of stored bytes, to know them again."""
+    return blake2b(raw, digest_size=16).digest()
 
 
 def _settle(waiting: list["asyncio.Future[None]"], error: Exception | None) -> None:

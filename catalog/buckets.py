@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from bson import DatetimeMS, Int64
+from bson import DatetimeMS, Int64, ObjectId
 
 from ..common.errors import NamespaceNotFound
 from ..common.values import Document, encode
@@ -20,7 +20,7 @@ from ..kernels import BucketBuilder, BucketError, Run, bucket_summary, key_strin
 from ..storage.engine import Engine, Snapshot
 from ..storage.keys import after
 from . import documents
-from .bucket_commits import BucketCommits, BucketsChanged, CommitReport, OpenBucket
+from .bucket_commits import BucketCommits, BucketsChanged, CommitReport, OpenBucket, digest
 from .catalog import Catalog
 from .collections import Collection
 from .index_specs import IndexSpec
@@ -95,8 +95,9 @@ class BucketCatalog:
             if buckets is None or buckets.timeseries is None:
                 raise NamespaceNotFound(f"ns not found: {namespace.view_of_buckets}")
             extended = False
+            limits = self._limits()
             for run in runs:
-                extended |= self._place(buckets, buckets.timeseries, run)
+                extended |= self._place(buckets, buckets.timeseries, run, limits)
             self._make_room()
             if extended and not buckets.flags.get(EXTENDED_RANGE):
                 await self._catalog.modify(namespace, _flagged_extended)
@@ -110,6 +111,13 @@ class BucketCatalog:
     def forget(self, namespace: Namespace) -> None:
         """The collection was dropped: let go of its buckets."""
         self._lost([bucket for bucket in self._idle if bucket.namespace in (namespace, namespace.buckets)])
+
+    def forget_buckets(self, collection: Collection, bucket_ids: Iterable[ObjectId]) -> None:
+        """Somebody removed these buckets from the store: let go of those that are open."""
+        gone = {bucket_id.binary for bucket_id in bucket_ids}
+        for bucket in list(self._idle):
+            if bucket.collection_id == collection.id and bucket.builder.bucket_id in gone:
+                self._close(bucket)
 
     def statistics(self, collection: Collection) -> Document:
         """The counters of a collection, as `collStats` shows them."""
@@ -134,13 +142,12 @@ class BucketCatalog:
     def _count(self, collection: Collection) -> Counter[str]:
         return self._counters.setdefault(collection.id, Counter())
 
-    def _place(self, buckets: Collection, options: TimeseriesOptions, run: Run) -> bool:
+    def _place(self, buckets: Collection, options: TimeseriesOptions, run: Run, limits: BucketLimits) -> bool:
         """Put every measurement of a run into a bucket, opening and closing buckets on the way.
 
         True where a date lies outside of those that the `_id` of a bucket can tell.
         """
         key = (buckets.id, run.meta)
-        limits = self._limits()
         counters = self._count(buckets)
         derived = max(min(limits.cache_bytes // (2 * max(len(self._idle), 1)), 2**31 - 1), limits.size_min)
         effective = min(limits.size_max, derived)
@@ -210,7 +217,7 @@ class BucketCatalog:
         seconds = (min_ms // 1000) & 0xFFFF_FFFF
         bucket_id = seconds.to_bytes(4, "big") + self._serial.to_bytes(8, "big")
         builder = BucketBuilder(
-            options.time_field, options.meta_field, key[1], bucket_id, min_ms, self._limits().version
+            options.time_field, options.meta_field, key[1], bucket_id, min_ms, self._limits().version, buckets.collate
         )
         return OpenBucket(buckets.namespace, buckets.id, builder, options.span_ms)
 
@@ -231,7 +238,7 @@ class BucketCatalog:
                     count, _, closed, _, _ = bucket_summary(raw, options.time_field)
                     if closed or count >= limits.count_max or len(raw) >= limits.size_max:
                         continue
-                    builder = BucketBuilder.from_document(raw, options.time_field, options.meta_field)
+                    builder = BucketBuilder.from_document(raw, options.time_field, options.meta_field, buckets.collate)
                 except BucketError:
                     counters["numBucketReopeningsFailed"] += 1
                     continue
@@ -240,7 +247,7 @@ class BucketCatalog:
                 counters["numBucketsQueried"] += 1
                 counters["numBucketsReopened"] += 1
                 return OpenBucket(
-                    buckets.namespace, buckets.id, builder, options.span_ms, stored=raw, version=builder.version
+                    buckets.namespace, buckets.id, builder, options.span_ms, stored=digest(raw), version=builder.version
                 )
         counters["numBucketQueriesFailed"] += 1
         return None

@@ -105,6 +105,24 @@ def replace(transaction: Transaction, collection: Collection, record_key: bytes,
     Raises:
         DuplicateKey, CannotIndexParallelArrays, BSONObjectTooLarge: as `insert`.
     """
+    replace_many(transaction, collection, ((record_key, old, new),))
+
+
+def replace_many(
+    transaction: Transaction, collection: Collection, changes: Iterable[tuple[bytes, bytes, bytes]]
+) -> None:
+    """The same for several, each as record key, document, and new document."""
+    grown = 0
+    for record_key, old, new in changes:
+        _replace(transaction, collection, record_key, old, new)
+        grown += len(new) - len(old)
+    if grown:
+        stats = read_stats(transaction, collection)
+        stats.data_bytes += grown
+        write_stats(transaction, collection, stats)
+
+
+def _replace(transaction: Transaction, collection: Collection, record_key: bytes, old: bytes, new: bytes) -> None:
     if len(new) > DOCUMENT_BYTES_MAX_INTERNAL:
         raise BSONObjectTooLarge(f"Resulting document after update is larger than {DOCUMENT_BYTES_MAX_INTERNAL}")
     transaction.put("records", number_key(collection.id) + record_key, new)
@@ -115,10 +133,6 @@ def replace(transaction: Transaction, collection: Collection, record_key: bytes,
             remove_entry(transaction, index, key, record_key)
         for key in now - before:
             add_entry(transaction, collection, index, key, record_key, new)
-    if len(new) != len(old):
-        stats = read_stats(transaction, collection)
-        stats.data_bytes += len(new) - len(old)
-        write_stats(transaction, collection, stats)
 
 
 def remove(transaction: Transaction, collection: Collection, record_key: bytes, old: bytes) -> None:

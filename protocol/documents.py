@@ -6,6 +6,7 @@ from typing import Final
 
 from ..common.errors import InvalidBSON, TypeMismatch
 from ..common.values import TYPE_ALIASES, BsonType
+from ..kernels import split_documents as native_split
 
 _INT32: Final = struct.Struct("<i")
 _DOCUMENT_BYTES_MIN: Final = 5
@@ -38,13 +39,10 @@ def split_documents(sequence: bytes) -> list[bytes]:
     Raises:
         InvalidBSON: the lengths do not add up.
     """
-    documents: list[bytes] = []
-    at, end = 0, len(sequence)
-    while at < end:
-        size = document_size(sequence, at, end)
-        documents.append(sequence[at : at + size])
-        at += size
-    return documents
+    try:
+        return native_split(sequence)
+    except ValueError as error:
+        raise InvalidBSON(f"invalid BSON document length: {error}") from error
 
 
 def document_size(buffer: bytes, at: int, end: int) -> int:

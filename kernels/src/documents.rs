@@ -14,6 +14,9 @@ pub fn split(mut buffer: &[u8]) -> Result<Vec<&[u8]>, Malformed> {
             .filter(|length| *length >= 5)
             .and_then(|length| buffer.split_at_checked(length))
             .ok_or(Malformed("a document's length is wrong"))?;
+        if document.last() != Some(&0) {
+            return Err(Malformed("a document does not end in NUL"));
+        }
         documents.push(document);
         buffer = rest;
     }
