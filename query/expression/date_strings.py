@@ -53,6 +53,9 @@ def _failure(text: str, why: str) -> ConversionFailure:
     return ConversionFailure(f"Error parsing date string '{text}'; {why}")
 
 
+_AROUND: Final = " \t\r\n\0"
+
+
 class Found:
     """The parts of a date as they are read from a string."""
 
@@ -115,7 +118,7 @@ def read_date(text: str, outside: Zone | None = None) -> int:
         ConversionFailure: it cannot be read.
     """
     found = Found(text)
-    stripped = text.strip()
+    stripped = text.strip(_AROUND)
     for pattern in _DATES:
         match = pattern.match(stripped)
         if match is None:

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Final
 
 from bson import DatetimeMS, Decimal128, Int64, ObjectId, Timestamp
@@ -13,7 +13,7 @@ from ...common.display import number_text
 from ...common.errors import ConversionFailure
 from ...common.numbers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, is_number
 from ...common.values import type_name
-from .arithmetic import to_decimal
+from .arithmetic import DECIMAL, to_decimal
 from .base import OperatorParser, call_of, to_bool
 from .calendar import UTC_ZONE
 from .date_strings import read_date
@@ -23,6 +23,8 @@ _WHOLE: Final = re.compile(r"[+-]?[0-9]+\Z")
 _NUMBER: Final = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z|[+-]?(inf|infinity|nan)\Z", re.IGNORECASE
 )
+
+_HEXADECIMAL: Final = re.compile(r"[+-]?0x([0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(p[+-]?[0-9]+)?\Z", re.IGNORECASE)
 
 
 def _unsupported(value: Any, target: str) -> ConversionFailure:
@@ -41,7 +43,9 @@ def _to_whole(value: Any, target: str, low: int, high: int) -> int:
     if isinstance(value, str):
         if not _WHOLE.match(value):
             raise _unparsed(value, "number", "Did not consume whole string.")
-        whole = int(value)
+        digits = value.lstrip("+-").lstrip("0") or "0"
+        # Python refuses to read very long numbers.
+        whole = int(digits) * (-1 if value[0] == "-" else 1) if len(digits) < 25 else high + 1
         if not low <= whole <= high:
             raise _unparsed(value, "number", "Overflow")
         return whole
@@ -76,9 +80,13 @@ def _to_double(value: Any) -> float:
     if isinstance(value, DatetimeMS):
         return float(int(value))
     if isinstance(value, str):
+        if _HEXADECIMAL.match(value):
+            return float.fromhex(value)
         if not _NUMBER.match(value):
             raise _unparsed(value, "number", "Did not consume whole string.")
         number = float(value)
+        if number == 0 and any(digit in "123456789" for digit in value.lower().partition("e")[0]):
+            raise _unparsed(value, "number", "Out of range")
         if math.isinf(number) and "inf" not in value.lower():
             raise _unparsed(value, "number", "Out of range")
         return number
@@ -100,10 +108,11 @@ def _to_decimal(value: Any) -> Decimal128:
     if isinstance(value, str):
         if not _NUMBER.match(value):
             raise _unparsed(value, "number", "Failed to parse string to decimal")
-        try:
-            return Decimal128(value)
-        except InvalidOperation as error:
-            raise _unparsed(value, "number", "Conversion from string to decimal would overflow") from error
+        number = DECIMAL.create_decimal(value)
+        exact = Decimal(value)
+        if exact.is_finite() and (number.is_infinite() or (number == 0 and exact != 0)):
+            raise _unparsed(value, "number", "Conversion from string to decimal would overflow")
+        return Decimal128(number)
     if is_number(value):
         return value if isinstance(value, Decimal128) else Decimal128(to_decimal(value))
     raise _unsupported(value, "decimal")

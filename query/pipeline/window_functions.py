@@ -292,11 +292,7 @@ def _single(name: str, order: SortPattern | None, code: int) -> None:
 def _parse_rank(name: str, spec: Any, context: ParseContext, order: SortPattern | None) -> WindowFunction:
     if spec != {}:
         raise Location(5371603, f"{name} must be specified with '{{}}' as the value")
-    if name == "$documentNumber":
-        if order is None:
-            raise Location(5371602, f"{name} must be specified with a top level sortBy expression")
-    else:
-        _single(name, order, 5371602)
+    _single(name, order, 5371602)
     return Rank(name)
 
 

@@ -79,7 +79,10 @@ class Output:
         if parse is not None:
             self.function = parse(function, spec[function], context.expressions, order)
         elif function in _ACCUMULATORS:
-            self.function = Gathered(parse_accumulator(function, spec[function], context.expressions))
+            operand = spec[function]
+            # Here a list is a value, and not a list of operands.
+            operand = [operand] if isinstance(operand, list) else operand
+            self.function = Gathered(parse_accumulator(function, operand, context.expressions))
         else:
             raise FailedToParse(f"Unrecognized window function, {function}")
         if "window" in spec and not self.function.takes_window:
