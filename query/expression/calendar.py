@@ -155,7 +155,7 @@ def zone(name: str) -> Zone:
     if offset is not None:
         minutes = int(offset[2]) * 60 + int(offset[3] or 0)
         return Zone(None, (-minutes if offset[1] == "-" else minutes) * 60_000)
-    if name in ("UTC", "GMT", "Z"):
+    if name in ("UTC", "GMT"):
         return UTC_ZONE
     try:
         if not name or name.startswith(("/", ".")):

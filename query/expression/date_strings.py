@@ -76,7 +76,7 @@ class Found:
         Raises:
             ConversionFailure: a part is out of its range, or there are two zones.
         """
-        if outside is not None and self.has_zone:
+        if outside is not None and not outside.is_utc and self.has_zone:
             raise _failure(
                 self.text, "you cannot pass in a date/time string with time zone information and a time zone"
             )

@@ -148,7 +148,7 @@ def _parse_date_trunc(name: str, spec: Any, context: ParseContext) -> Expression
         given.pop("startOfWeek")
 
     def compute(values: dict[str, Any]) -> DatetimeMS:
-        date = milliseconds_of(values["date"], 5439012)
+        date = milliseconds_of(values["date"], 5166307)
         unit = _unit(values["unit"], name)
         size = values.get("binSize", 1)
         whole = whole_number(size)
@@ -156,11 +156,20 @@ def _parse_date_trunc(name: str, spec: Any, context: ParseContext) -> Expression
             raise Location(5439017, f"{name} requires 'binSize' to be a 64-bit integer, but got value '{size}'")
         if whole <= 0:
             raise Location(5439018, f"{name} requires 'binSize' to be greater than 0, but got value {whole}")
+        if unit in calendar.FIXED_MS and unit not in ("day", "week") and whole * calendar.FIXED_MS[unit] > INT64_MAX:
+            raise Location(5439002, f"{name}: the bin size {whole} is too large for the unit {unit}")
+        if whole > _BINS_MAX and unit in ("month", "quarter", "year"):
+            raise Location(5439006, f"{name}: the bin size {whole} is too large for the unit {unit}")
         zone_of = _zone_of(values.get("timezone", "UTC"), name) or UTC_ZONE
         first = _start_of_week(values["startOfWeek"], name) if "startOfWeek" in values else "sunday"
         return _as_date(calendar.truncate(date, unit, whole, zone_of, first), 5439014)
 
     return _named(name, given, compute)
+
+
+_BINS_MAX: Final = 100_000_000_000
+_DAYS: Final = {"month": 30, "quarter": 90, "year": 365}
+"""About how long a unit lasts, to refuse amounts that cannot end in a date."""
 
 
 def _as_date(milliseconds: int, code: int) -> DatetimeMS:
@@ -182,7 +191,8 @@ def _parse_date_add(name: str, spec: Any, context: ParseContext) -> Expression:
         if amount is None or not INT64_MIN <= amount <= INT64_MAX:
             raise Location(5166405, f"{name} expects integer amount of time units")
         zone_of = _zone_of(values.get("timezone", "UTC"), name) or UTC_ZONE
-        if abs(amount) > INT64_MAX // 1000 and unit != "millisecond":
+        length = calendar.FIXED_MS.get(unit) or _DAYS[unit] * calendar.MS_PER_DAY
+        if abs(amount) > INT64_MAX // length:
             raise Location(5976500, f"invalid {name} 'amount' parameter value: {amount} {unit}")
         return _as_date(calendar.add(date, unit, sign * amount, zone_of), 5166406)
 
@@ -204,7 +214,8 @@ def _parse_date_diff(name: str, spec: Any, context: ParseContext) -> Expression:
         end = milliseconds_of(values["endDate"], 5166307)
         unit = _unit(values["unit"], name)
         zone_of = _zone_of(values.get("timezone", "UTC"), name) or UTC_ZONE
-        first = _start_of_week(values["startOfWeek"], name) if "startOfWeek" in values else "sunday"
+        weekly = unit == "week" and "startOfWeek" in values
+        first = _start_of_week(values["startOfWeek"], name) if weekly else "sunday"
         return Int64(calendar.difference(start, end, unit, zone_of, first))
 
     return _named(name, given, compute)
@@ -225,7 +236,9 @@ def _parse_date_from_parts(name: str, spec: Any, context: ParseContext) -> Expre
     iso = "isoWeekYear" in spec
     wrong = set(spec) & (set(_CIVIL[:3]) if iso else set(_ISO[:3]))
     if wrong:
-        raise Location(40489, f"{name} does not allow mixing natural dates with ISO dates")
+        raise Location(
+            40525 if iso and "year" not in spec else 40489, f"{name} does not allow mixing natural dates with ISO dates"
+        )
     given = {key: context.parse(value) for key, value in spec.items()}
 
     def compute(values: dict[str, Any]) -> DatetimeMS:
@@ -340,7 +353,7 @@ def format_date(utc_ms: int, text: str, zone_of: Zone) -> str:
         if letter in "zZ":
             minutes = (local - utc_ms) // 60_000
             sign = "-" if minutes < 0 else "+"
-            out.append(f"{sign}{abs(minutes) // 60:02}{abs(minutes) % 60:02}" if letter == "z" else f"{minutes:+d}")
+            out.append(f"{sign}{abs(minutes) // 60:02}{abs(minutes) % 60:02}" if letter == "z" else str(minutes))
         else:
             out.append(_FORMATS[letter](local))
         position = found + 2
@@ -353,7 +366,7 @@ def _parse_date_to_string(name: str, spec: Any, context: ParseContext) -> Expres
     if isinstance(given.get("format"), Constant):
         fixed = given["format"].serialize()["$const"]
         if fixed is not None:
-            if not isinstance(fixed, str):
+            if not is_string(fixed):
                 raise Location(18533, f"{name} requires that 'format' be a string, found: {type_name(fixed)}")
             check_format(fixed)
     functions = {key: expression.evaluate for key, expression in given.items()}
@@ -368,7 +381,7 @@ def _parse_date_to_string(name: str, spec: Any, context: ParseContext) -> Expres
         zone_of = _zone_of(values.get("timezone", "UTC"), name) or UTC_ZONE
         default = "%Y-%m-%dT%H:%M:%S.%LZ" if zone_of.is_utc else "%Y-%m-%dT%H:%M:%S.%L"
         text = values.get("format", default)
-        if not isinstance(text, str):
+        if not is_string(text):
             raise Location(18533, f"{name} requires that 'format' be a string, found: {type_name(text)}")
         return format_date(milliseconds_of(date), text, zone_of)
 
