@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-from ..common.errors import DuplicateKey, MongoError
+from ..common.errors import DuplicateKey
 from ..kernels import BucketBuilder, key_string
 from ..storage.engine import Engine, Transaction
-from ..storage.errors import StorageError
 from . import documents
 from .catalog import Catalog
 from .namespaces import Namespace
@@ -123,7 +122,8 @@ class BucketCommits:
                 await self._store(buckets)
             except (BucketsChanged, DuplicateKey):
                 self._give_up(buckets, waiting, BucketsChanged())
-            except (MongoError, StorageError, ValueError) as error:
+            except Exception as error:
+                # Whatever it is, nobody may be left waiting for it; those who wait raise it to their clients.
                 self._give_up(buckets, waiting, error)
             else:
                 _settle(waiting, None)
