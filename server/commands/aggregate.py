@@ -16,6 +16,7 @@ from ...common.values import MISSING, Document, decode, encode
 from ...query.match.base import AlwaysTrue
 from ...query.plan.nodes import PlanNode
 from ...query.plan.planner import Planned, Wanted
+from ...query.plan.scans import Fetch, IndexScan
 from ...query.plan.shaping import CountRecords, CountRows
 from ..context import Context, Request, Services
 from .arguments import REQUIRED, Fields, whole_number
@@ -264,7 +265,14 @@ def _counted(collection: Collection | None, planned: Planned, wanted: Wanted) ->
     """What is counted: without a filter, the count that is kept."""
     if collection is not None and isinstance(wanted.matcher, AlwaysTrue) and wanted.hint is None:
         return CountRecords(collection)
-    return planned.root
+    root = planned.root
+    if isinstance(root, Fetch) and root.matcher is None and root.recheck is None:
+        (scan,) = root.inputs
+        if isinstance(scan, IndexScan):
+            # The entries say it all: no document is looked at.
+            scan.stage = "COUNT_SCAN"
+            return scan
+    return root
 
 
 class DistinctRequest:

@@ -127,6 +127,7 @@ class PipelinePlanner:
         made = rest.nodes(node)
         if source.is_timeseries and node.inputs:
             read.leaf = Planned(node.inputs[0], [])
+            read.matcher = _filter_of(node.inputs[0])
             read.stages = [({"$_internalUnpackBucket": node.describe()}, node)]
         read.stages += [(stage.serialize(), stage_node) for stage, stage_node in made]
         read.root = made[-1][1] if made else node
@@ -167,6 +168,12 @@ class PipelinePlanner:
             read.matcher = node.bucket_filter
             read.stages.append(({"$_internalUnpackBucket": node.spec()}, node))
         return node, rest
+
+
+def _filter_of(node: PlanNode) -> MatchNode:
+    """The filter of a plan that reads buckets, as far as it is tested there."""
+    matcher = getattr(node, "matcher", None)
+    return matcher if isinstance(matcher, MatchNode) else AlwaysTrue()
 
 
 def _all_of(matchers: list[MatchNode]) -> MatchNode:
