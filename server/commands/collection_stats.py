@@ -18,7 +18,7 @@ from ...storage.engine import Engine, Snapshot
 from ..context import Context, Request, Services
 from .arguments import Fields
 from .base import Command
-from .system_stages import storage_stats
+from .system_stages import storage_stats, timeseries_stats
 
 _SLICE_DOCUMENTS: Final = 500
 _TOLD_MAX: Final = 20
@@ -56,15 +56,7 @@ class CollStats(Command):
             buckets = catalog.get(namespace.buckets)
             if buckets is None:
                 raise NamespaceNotFound(f"ns does not exist: {namespace.buckets}")
-            sizes = storage_stats(services, buckets, snapshot, scale=scale)
-        count = sizes.pop("count")
-        average = sizes.pop("avgObjSize", None)
-        series: Document = {"bucketsNs": str(buckets.namespace), "bucketCount": count}
-        if average is not None:
-            series["avgBucketSize"] = average
-        if services.buckets is not None:
-            series.update(services.buckets.statistics(buckets))
-        return {**reply, **sizes, "timeseries": series}
+            return {**reply, **timeseries_stats(services, buckets, snapshot, scale=scale)}
 
 
 class Validate(Command):

@@ -170,7 +170,10 @@ def _collection_stats(services: Services, spec: Any, context: PipelineContext, s
     if spec.get("storageStats") is not None:
         scale = _scale(spec["storageStats"])
         collection = _collection(services, context, "$storageStats")
-        row["storageStats"] = storage_stats(services, collection, snapshot, scale=scale)
+        if collection.is_buckets and not context.namespace.is_buckets:
+            row["storageStats"] = timeseries_stats(services, collection, snapshot, scale=scale)
+        else:
+            row["storageStats"] = storage_stats(services, collection, snapshot, scale=scale)
     if spec.get("count") is not None:
         count, _ = services.catalog.counts(_collection(services, context, "$count"), snapshot)
         row["count"] = count
@@ -223,6 +226,18 @@ def storage_stats(services: Services, collection: Collection, snapshot: Snapshot
     if collection.capped:
         row |= {"max": collection.capped_documents_max, "maxSize": collection.capped_bytes_max // scale}
     return row
+
+
+def timeseries_stats(services: Services, buckets: Collection, snapshot: Snapshot, *, scale: int = 1) -> Document:
+    """What a time-series collection takes: the sizes of its buckets, and the counters of its part of the catalog."""
+    sizes = storage_stats(services, buckets, snapshot, scale=scale)
+    series: Document = {"bucketsNs": str(buckets.namespace), "bucketCount": sizes.pop("count")}
+    average = sizes.pop("avgObjSize", None)
+    if average is not None:
+        series["avgBucketSize"] = average
+    if services.buckets is not None:
+        series.update(services.buckets.statistics(buckets))
+    return {**sizes, "timeseries": series}
 
 
 def _index_stats(services: Services, spec: Any, context: PipelineContext, snapshot: Snapshot) -> list[Document]:
