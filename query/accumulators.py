@@ -14,13 +14,14 @@ from typing import Any, Final
 
 from bson import Decimal128, Int64
 
-from ..common.errors import ExceededMemoryLimit, Location, NotImplemented
+from ..common.errors import ExceededMemoryLimit, Location, NotImplemented, TypeMismatch
 from ..common.numbers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, is_number, whole_number
 from ..common.ordering import Collator, OrderKey, order_key
 from ..common.values import MISSING, Document, encode, type_name
 from .expression.arithmetic import DECIMAL, absent, divide, from_decimal, to_decimal
 from .expression.base import Constant, Expression, ParseContext, Variables
 from .expression.objects import merge
+from .expression.ranking import numbers_of, parse_shares, percentile_of
 from .sort import SortPattern, parse_sort
 
 _VALUE_BYTES_MAX: Final = 100 * 1024 * 1024
@@ -296,6 +297,89 @@ class Deviation(State):
         return math.sqrt(self._squares / below) if below > 0 else None
 
 
+class Percentiles(State):
+    """`$median` and `$percentile`, from all the numbers."""
+
+    def __init__(self, evaluate: Callable[[Document, Variables], Any], shares: list[float], single: bool) -> None:
+        self._evaluate = evaluate
+        self._shares = shares
+        self._single = single
+        self._numbers: list[float] = []
+
+    def add(self, document: Document, variables: Variables) -> None:
+        """See `State.add`."""
+        self._numbers += [number for number in numbers_of([self._evaluate(document, variables)]) if number == number]
+
+    def result(self) -> Any:
+        """See `State.result`."""
+        ordered = sorted(self._numbers)
+        found = [percentile_of(ordered, share) for share in self._shares]
+        return found[0] if self._single else found
+
+    def size_bytes(self) -> int:
+        """See `State.size_bytes`."""
+        return 32 * len(self._numbers) + 64
+
+
+class ConcatArrays(State):
+    """`$concatArrays`."""
+
+    def __init__(self, evaluate: Callable[[Document, Variables], Any]) -> None:
+        self._evaluate = evaluate
+        self._values: list[Any] = []
+        self._bytes = 0
+
+    def add(self, document: Document, variables: Variables) -> None:
+        """See `State.add`."""
+        value = self._evaluate(document, variables)
+        if value is MISSING:
+            return
+        if not isinstance(value, list):
+            raise TypeMismatch(f"$concatArrays requires array inputs, but input is of type {type_name(value)}")
+        self._values += value
+        self._bytes += sum(_size(item) for item in value)
+        if self._bytes > _VALUE_BYTES_MAX:
+            raise ExceededMemoryLimit(
+                f"$concatArrays used too much memory and cannot spill to disk. Used: {self._bytes} bytes. Memory limit: "
+                f"{_VALUE_BYTES_MAX} bytes"
+            )
+
+    def result(self) -> Any:
+        """See `State.result`."""
+        return list(self._values)
+
+    def size_bytes(self) -> int:
+        """See `State.size_bytes`."""
+        return self._bytes + 64
+
+
+class SetUnion(State):
+    """`$setUnion`."""
+
+    def __init__(self, evaluate: Callable[[Document, Variables], Any], collator: Collator | None) -> None:
+        self._evaluate = evaluate
+        self._collator = collator
+        self._values: dict[OrderKey, Any] = {}
+
+    def add(self, document: Document, variables: Variables) -> None:
+        """See `State.add`."""
+        value = self._evaluate(document, variables)
+        if value is MISSING:
+            return
+        if not isinstance(value, list):
+            raise TypeMismatch(f"$setUnion requires array inputs, but input is of type {type_name(value)}")
+        for item in value:
+            self._values.setdefault(order_key(item, self._collator), item)
+
+    def result(self) -> Any:
+        """See `State.result`."""
+        return list(self._values.values())
+
+    def size_bytes(self) -> int:
+        """See `State.size_bytes`."""
+        return 160 * len(self._values) + 64
+
+
 class MergeObjects(State):
     """`$mergeObjects`."""
 
@@ -421,9 +505,11 @@ def parse_accumulator(name: str, spec: Any, context: ParseContext) -> Accumulato
         return _ranked(name, spec, context)
     if name in ("$firstN", "$lastN", "$minN", "$maxN"):
         return _several(name, spec, context)
+    if name in ("$median", "$percentile"):
+        return _percentile(name, spec, context)
     make = _PLAIN.get(name)
     if make is None:
-        if name in ("$median", "$percentile", "$accumulator", "$setUnion", "$concatArrays"):
+        if name == "$accumulator":
             raise NotImplemented(f"the accumulator {name} is not supported")
         raise Location(15952, f"unknown group operator '{name}'")
     if isinstance(spec, list) and len(spec) != 1:
@@ -436,12 +522,14 @@ def parse_accumulator(name: str, spec: Any, context: ParseContext) -> Accumulato
 _PLAIN: Final[dict[str, Callable[[Callable[[Document, Variables], Any], Collator | None], State]]] = {
     "$addToSet": AddToSet,
     "$avg": lambda evaluate, collator: Average(evaluate),
+    "$concatArrays": lambda evaluate, collator: ConcatArrays(evaluate),
     "$first": lambda evaluate, collator: First(evaluate),
     "$last": lambda evaluate, collator: Last(evaluate),
     "$max": lambda evaluate, collator: Extreme(evaluate, collator, 1),
     "$mergeObjects": lambda evaluate, collator: MergeObjects(evaluate),
     "$min": lambda evaluate, collator: Extreme(evaluate, collator, -1),
     "$push": lambda evaluate, collator: Push(evaluate),
+    "$setUnion": SetUnion,
     "$stdDevPop": lambda evaluate, collator: Deviation(evaluate, False),
     "$stdDevSamp": lambda evaluate, collator: Deviation(evaluate, True),
     "$sum": lambda evaluate, collator: Sum(evaluate),
@@ -459,6 +547,15 @@ def _count(name: str, spec: Document, context: ParseContext) -> int:
     if whole <= 0:
         raise Location(5787908, f"'n' must be greater than 0, found {whole}")
     return whole
+
+
+def _percentile(name: str, spec: Any, context: ParseContext) -> Accumulator:
+    expression, shares = parse_shares(name, spec, context)
+    evaluate, single = expression.evaluate, name == "$median"
+    shown: Document = {"input": expression.serialize(), "method": spec["method"]}
+    if not single:
+        shown = {"input": shown["input"], "p": shares, "method": spec["method"]}
+    return Accumulator(name, expression, lambda: Percentiles(evaluate, shares, single), shown)
 
 
 def _several(name: str, spec: Any, context: ParseContext) -> Accumulator:

@@ -131,20 +131,23 @@ def _range(start: Any, stop: Any, step: Any = 1) -> list[int]:
     return list(range(*numbers))
 
 
-def _index_of(array: Any, wanted: Any, start: Any = 0, stop: Any = None) -> Any:
+_NO_END: Final = object()
+
+
+def _index_of(array: Any, wanted: Any, start: Any = 0, stop: Any = _NO_END) -> Any:
     if absent(array):
         return None
     if not isinstance(array, list):
         raise Location(40090, f"$indexOfArray requires an array as a first argument, found: {type_name(array)}")
     bounds = []
-    for value in (start, len(array) if stop is None else stop):
+    for value in (start, len(array) if stop is _NO_END else stop):
         whole = whole_number(value) if is_number(value) else None
-        if whole is None:
+        if whole is None or not INT32_MIN <= whole <= INT32_MAX:
             raise Location(
-                40096, f"$indexOfArray requires an integral starting and ending index, found: {type_name(value)}"
+                9711600, f"$indexOfArray requires an integral starting and ending index, found: {type_name(value)}"
             )
         if whole < 0:
-            raise Location(40097, f"$indexOfArray requires a nonnegative starting and ending index, found: {whole}")
+            raise Location(9711601, f"$indexOfArray requires a nonnegative starting and ending index, found: {whole}")
         bounds.append(whole)
     key = order_key(wanted)
     return next((at for at in range(bounds[0], min(bounds[1], len(array))) if order_key(array[at]) == key), -1)
