@@ -47,7 +47,7 @@ def _parse_get_field(name: str, spec: Any, context: ParseContext) -> Expression:
 
     def evaluate(document: Document, variables: Variables) -> Any:
         key = field.evaluate(document, variables)
-        if not isinstance(key, str):
+        if not is_string(key):
             raise Location(3041704, f"$getField requires 'field' to evaluate to type String, but got {type_name(key)}")
         value = source.evaluate(document, variables)
         if value is None:

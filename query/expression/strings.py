@@ -7,7 +7,7 @@ from bson import DatetimeMS, Timestamp
 from ...common.display import number_text
 from ...common.errors import Location
 from ...common.numbers import is_number, truncated
-from ...common.values import type_name
+from ...common.values import is_string, type_name
 from .arithmetic import absent
 from .base import VARIADIC, Call, Expression, OperatorParser, ParseContext, call_of, named_operands
 
@@ -16,7 +16,7 @@ def _concat(*parts: Any) -> Any:
     for part in parts:
         if absent(part):
             return None
-        if not isinstance(part, str):
+        if not is_string(part):
             raise Location(16702, f"$concat only supports strings, not {type_name(part)}")
     return "".join(parts)
 
@@ -47,7 +47,7 @@ def text_of(value: Any) -> str:
 
 def _length(name: str, code: int, as_bytes: bool) -> OperatorParser:
     def function(value: Any) -> int:
-        if not isinstance(value, str):
+        if not is_string(value):
             raise Location(code, f"{name} requires a string argument, found: {type_name(value)}")
         return len(value.encode()) if as_bytes else len(value)
 
@@ -101,8 +101,8 @@ def _compare(left: Any, right: Any) -> int:
 def _split(value: Any, separator: Any) -> Any:
     if absent(value) or absent(separator):
         return None
-    for part, code in ((value, 40085), (separator, 40086)):
-        if not isinstance(part, str):
+    for part, code in ((value, 40085), (separator, 10503900)):
+        if not is_string(part):
             raise Location(code, f"$split requires an expression that evaluates to a string, found: {type_name(part)}")
     if not separator:
         raise Location(40087, "$split requires a non-empty separator")
@@ -120,11 +120,11 @@ def _parse_trim(name: str, spec: Any, context: ParseContext) -> Expression:
     def function(value: Any, characters: Any = _BLANKS) -> Any:
         if absent(value) or absent(characters):
             return None
-        if not isinstance(value, str):
+        if not is_string(value):
             raise Location(
                 50699, f"{name} requires its input to be a string, got {value} (of type {type_name(value)}) instead."
             )
-        if not isinstance(characters, str):
+        if not is_string(characters):
             raise Location(50700, f"{name} requires 'chars' to be a string, got {type_name(characters)} instead.")
         text = str(value)
         if name != "$rtrim":
