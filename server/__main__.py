@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _EXIT_BAD_OPTIONS: Final = 2
 _EXIT_CANNOT_START: Final = 48
+_FRAMES_MAX: Final = 10_000
 """As mongod exits when it cannot listen."""
 _EXIT_NO_DATA: Final = 100
 """As mongod exits when it cannot open its data."""
@@ -126,6 +127,8 @@ def main(config_path: str | None, more_verbose: int, **flags: Any) -> None:
     except ConfigError as error:
         click.echo(f"bucketd: {error}\ntry 'bucketd --help' for more information", err=True)
         sys.exit(_EXIT_BAD_OPTIONS)
+    # A pipeline of a thousand stages is as many generators within each other.
+    sys.setrecursionlimit(_FRAMES_MAX)
     pid_file = Path(config.pid_file) if config.pid_file else None
     try:
         if pid_file is not None:

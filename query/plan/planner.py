@@ -90,6 +90,9 @@ def plan_find(collection: Collection | None, wanted: Wanted, snapshot: Snapshot)
         return Planned(_shaped(Eof(), wanted, sorted_already=True), [])
     rows_hint = _rows_hint(wanted)
     chosen = _hinted(collection, wanted)
+    if wanted.tailable:
+        # Only the order of storage goes on where it ended.
+        chosen = None
     if wanted.min is not None or wanted.max is not None:
         return Planned(_min_max(collection, wanted, chosen), [])
     if chosen is None and wanted.hint is None and not wanted.natural and not wanted.tailable:

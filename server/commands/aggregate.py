@@ -7,7 +7,7 @@ from bson import Decimal128, Int64
 
 from ...catalog.collections import Collection
 from ...common.collation import Collation
-from ...common.errors import BadValue, FailedToParse, InvalidNamespace, Location, TypeMismatch
+from ...common.errors import APIStrictError, BadValue, FailedToParse, InvalidNamespace, Location, TypeMismatch
 from ...common.limits import DOCUMENT_BYTES_MAX
 from ...common.numbers import is_number
 from ...common.ordering import order_key
@@ -50,6 +50,16 @@ AGGREGATE_FIELDS: Final = frozenset(
 )  # fmt: skip
 
 
+_NOT_STABLE: Final = frozenset(
+    {
+        "$currentOp", "$indexStats", "$listLocalSessions", "$listSessions", "$planCacheStats", "$search",
+        "$searchMeta", "$vectorSearch", "$listSearchIndexes", "$queryStats", "$querySettings", "$listCatalog",
+        "$listClusterCatalog", "$listSampledQueries", "$rankFusion", "$scoreFusion",
+    }
+)  # fmt: skip
+"""Stages that are not in version 1 of the stable API."""
+
+
 class AggregateRequest:
     """The fields of an aggregate, read and checked."""
 
@@ -63,6 +73,8 @@ class AggregateRequest:
             self.collectionless = True
         self.explain = _plain_bool(fields, "explain", default=False)
         self.pipeline = check_pipeline(fields)
+        if request.generic.api_strict:
+            self._check_strict()
         if "cursor" not in request.body and not self.explain and not explained:
             raise FailedToParse("The 'cursor' option is required, except for aggregate with the explain argument")
         self.batch_size = None
@@ -89,6 +101,18 @@ class AggregateRequest:
             check_collection_uuid(fields, services.catalog, self.namespace)
         if self.explain and request.generic.write_concern is not None:
             raise FailedToParse("Aggregate command does not support both explain and writeConcern")
+
+    def _check_strict(self) -> None:
+        """Refuse what is not in version 1 of the stable API."""
+        if self.explain:
+            raise APIStrictError("the 'explain' field of aggregate is not allowed with apiStrict:true in API Version 1")
+        for stage in self.pipeline:
+            name = next(iter(stage), "")
+            counts_alone = name == "$collStats" and list(stage[name] if isinstance(stage[name], dict) else ()) != [
+                "count"
+            ]
+            if name in _NOT_STABLE or counts_alone:
+                raise APIStrictError(f"stage {name} is not allowed with apiStrict:true in API Version 1")
 
     def _check_collectionless(self) -> None:
         if not self.pipeline or not is_collectionless(self.pipeline[0]):
