@@ -29,11 +29,11 @@ $(VENV)/run-ready: pyproject.toml $(KERNEL_SOURCES) | $(BIN)/python
 	@touch $@
 
 $(VENV)/test-ready: $(VENV)/run-ready
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --group test
 	@touch $@
 
 $(VENV)/lint-ready: $(VENV)/test-ready
-	$(BIN)/python -m pip install --quiet --editable '.[test,lint]'
+	$(BIN)/python -m pip install --quiet --group lint
 	@mkdir -p .typing && ln -sfn .. .typing/bucketd
 	@touch $@
 
