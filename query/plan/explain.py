@@ -1,6 +1,7 @@
 """Plans as documents: what was chosen, what it did, what was not chosen."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any, Final
 
 from bson import Int64
@@ -68,8 +69,10 @@ def query_planner(namespace: str, matcher: MatchNode, root: PlanNode, rejected: 
     }
 
 
-def execution_stats(root: PlanNode, *, returned: int | None = None, all_plans: bool = False) -> Document:
-    """The section `executionStats` of a plan that was run."""
+def execution_stats(
+    root: PlanNode, rejected: Sequence[PlanNode] = (), *, returned: int | None = None, all_plans: bool = False
+) -> Document:
+    """The section `executionStats` of a plan that was run; the rejected ones were tried on their index entries alone."""
     nodes = _all(root)
     shown: Document = {
         "executionSuccess": True,
@@ -80,8 +83,20 @@ def execution_stats(root: PlanNode, *, returned: int | None = None, all_plans: b
         "executionStages": {"isCached": False, **stats_document(root)},
     }
     if all_plans:
-        shown["allPlansExecution"] = []
+        shown["allPlansExecution"] = [_trial(node) for node in ((root, *rejected) if rejected else ())]
     return shown
+
+
+def _trial(root: PlanNode) -> Document:
+    """One of several plans, as far as it was run."""
+    nodes = _all(root)
+    return {
+        "nReturned": root.stats.advanced,
+        "executionTimeMillisEstimate": Int64(root.stats.time_ns // 1_000_000),
+        "totalKeysExamined": sum(node.stats.keys_examined for node in nodes),
+        "totalDocsExamined": sum(node.stats.docs_examined for node in nodes),
+        "executionStages": stats_document(root),
+    }
 
 
 def _all(node: PlanNode) -> list[PlanNode]:

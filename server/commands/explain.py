@@ -221,7 +221,9 @@ def _sections(
         namespace = str(collection.namespace.buckets)
     sections: Document = {"queryPlanner": query_planner(namespace, matcher, planned.root, planned.rejected)}
     if verbosity != "queryPlanner":
-        sections["executionStats"] = execution_stats(planned.root, returned=returned, all_plans=all_plans)
+        sections["executionStats"] = execution_stats(
+            planned.root, planned.rejected, returned=returned, all_plans=all_plans
+        )
     return sections
 
 
