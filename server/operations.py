@@ -26,6 +26,7 @@ class Operation:
         "cursor_id",
         "database",
         "deadline",
+        "description",
         "kind",
         "lsid",
         "namespace",
@@ -53,6 +54,8 @@ class Operation:
         self.database = ""
         self.command: Document = {}
         self.client: object | None = None
+        self.description = "internal"
+        """Who does it, where it is no client."""
         self.lsid: bytes | None = None
         self.plan_summary: str | None = None
         self.cursor_id: int | None = None

@@ -20,6 +20,7 @@ from .authorization import check
 from .context import Services
 from .counters import Counters
 from .cursors import CursorRegistry
+from .expiry import open_monitor
 from .log_file import LogFile
 from .operations import OperationRegistry
 from .parameters import Parameters, parameter_error
@@ -79,6 +80,8 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
         )
         _open_data(services, stack)
         await services.catalog.resume()
+        open_monitor(services)
+        stack.push_async_callback(services.ttl.stop)
         housekeeping = asyncio.get_running_loop().create_task(_housekeeping(services))
         stack.push_async_callback(_stop_task, housekeeping)
         yield services

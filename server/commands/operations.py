@@ -204,7 +204,7 @@ def _operation_document(services: Services, operation: Operation, client: Client
             shown["comment"] = command["comment"]
     return {
         "type": "op",
-        **_client_fields(services, client),
+        **_client_fields(services, client, operation.description),
         "active": True,
         "currentOpTime": _iso_time(services),
         "threaded": True,
@@ -227,10 +227,10 @@ def _operation_document(services: Services, operation: Operation, client: Client
     }
 
 
-def _client_fields(services: Services, client: Client | None) -> Document:
+def _client_fields(services: Services, client: Client | None, description: str = "internal") -> Document:
     host = f"{host_name()}:{services.parameters['port']}"
     if client is None:
-        return {"host": host, "desc": "internal"}
+        return {"host": host, "desc": description}
     return {
         "host": host,
         "desc": f"conn{client.id}",

@@ -12,6 +12,7 @@ from .administration import (
     RotateCertificates,
     SetFeatureCompatibilityVersion,
     Shutdown,
+    TtlPass,
 )
 from .aggregate import Aggregate, CountCommand, Distinct
 from .authentication import Authenticate, Logout, SaslContinue, SaslStart
@@ -104,6 +105,7 @@ COMMANDS: Final = table_of(
     Insert(),
     KillCursors(),
     ListIndexes(),
+    TtlPass(),
     UpdateCommand(),
     AbortTransaction(),
     AdvanceTestClock(),
