@@ -468,7 +468,8 @@ def _shaped(source: PlanNode, wanted: Wanted, *, sorted_already: bool) -> PlanNo
     if wanted.show_record_id:
         node = ShowRecordId(node)
     if wanted.projection is not None and not wanted.projection.is_identity:
-        node = Project(node, wanted.projection, wanted.matcher)
+        paths = _key_paths(source) if isinstance(source, Fetch) else ()
+        node = Project(node, wanted.projection, wanted.matcher, index_paths=paths, sort=wanted.sort)
     return node
 
 

@@ -150,8 +150,19 @@ class Limit(PlanNode):
 class Project(PlanNode):
     """Rows as a projection shows them."""
 
-    def __init__(self, source: PlanNode, projection: Projection, matcher: MatchNode | None = None) -> None:
+    def __init__(
+        self,
+        source: PlanNode,
+        projection: Projection,
+        matcher: MatchNode | None = None,
+        *,
+        index_paths: Sequence[str] = (),
+        sort: SortPattern | None = None,
+    ) -> None:
+        """`index_paths` and `sort` are for projections that show the index key or the sort key."""
         super().__init__(source)
+        self._index_parts = [(path, split_path(path)) for path in index_paths]
+        self._sort = sort
         self.projection = projection
         self.matcher = matcher
         self.stage = "PROJECTION_SIMPLE" if projection.named_only is not None else "PROJECTION_DEFAULT"
@@ -163,7 +174,7 @@ class Project(PlanNode):
             if batch is None:
                 yield None
                 continue
-            metadata: Sequence[Metadata | None] = batch.metadata or [None] * len(batch)
+            metadata = self._metadata(batch)
             rows = [
                 apply(document, run.variables, None, beside)
                 for document, beside in zip(batch.documents(), metadata, strict=True)
@@ -171,6 +182,25 @@ class Project(PlanNode):
             self.stats.advanced += len(rows)
             yield RowBatch(documents=rows, metadata=batch.metadata)
         self.stats.eof = True
+
+    def _metadata(self, batch: Batch) -> Sequence[Metadata | None]:
+        """What the projection shows beside the documents, row by row."""
+        wanted = self.projection.needs_metadata
+        if not wanted:
+            return batch.metadata or [None] * len(batch)
+        rows: list[Metadata] = []
+        keys = batch.record_keys
+        for position, document in enumerate(batch.documents()):
+            beside: Metadata = dict(batch.metadata[position]) if batch.metadata else {}
+            if "recordId" in wanted and keys is not None:
+                beside["recordId"] = _record_id(keys[position])
+            if "sortKey" in wanted and self._sort is not None:
+                beside["sortKey"] = self._sort.values(document, beside)
+            if "indexKey" in wanted and self._index_parts:
+                values = {path: get_path(document, parts) for path, parts in self._index_parts}
+                beside["indexKey"] = {path: None if value is MISSING else value for path, value in values.items()}
+            rows.append(beside)
+        return rows
 
     def describe(self) -> Document:
         """See `PlanNode.describe`."""
