@@ -106,7 +106,7 @@ class Sum(State):
         if self._decimal is not None:
             total = DECIMAL.add(self._decimal, Decimal(self._whole))
             if self._any_double:
-                total = DECIMAL.add(total, to_decimal(self._double()))
+                total = DECIMAL.add(total, Decimal(self._double()))
             return from_decimal(total)
         if self._any_double:
             return self._double()
@@ -389,7 +389,10 @@ class MergeObjects(State):
 
     def add(self, document: Document, variables: Variables) -> None:
         """See `State.add`."""
-        self._merged = merge(self._merged, self._evaluate(document, variables))
+        value = self._evaluate(document, variables)
+        if not absent(value) and not isinstance(value, dict):
+            raise Location(5911200, f"$mergeObjects only supports objects, not {type_name(value)}")
+        self._merged = merge(self._merged, value)
 
     def result(self) -> Any:
         """See `State.result`."""
@@ -490,8 +493,8 @@ class Ranked(State):
         return 64 + 200 * len(self._rows)
 
 
-def parse_accumulator(name: str, spec: Any, context: ParseContext) -> Accumulator:
-    """Parse `{name: spec}`.
+def parse_accumulator(name: str, spec: Any, context: ParseContext, *, lists_are_values: bool = False) -> Accumulator:
+    """Parse `{name: spec}`; in windows a list is an array of expressions, in groups there is none.
 
     Raises:
         Location: 15952 for an unknown name, 40237 for a list of operands, and what the operands raise.
@@ -512,9 +515,9 @@ def parse_accumulator(name: str, spec: Any, context: ParseContext) -> Accumulato
         if name == "$accumulator":
             raise NotImplemented(f"the accumulator {name} is not supported")
         raise Location(15952, f"unknown group operator '{name}'")
-    if isinstance(spec, list) and len(spec) != 1:
+    if isinstance(spec, list) and not lists_are_values:
         raise Location(40237, f"The {name} accumulator is a unary operator")
-    expression = context.parse(spec[0] if isinstance(spec, list) else spec)
+    expression = context.parse(spec)
     evaluate, collator = expression.evaluate, context.collator
     return Accumulator(name, expression, lambda: make(evaluate, collator), expression.serialize())
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final
 
-from ...common.errors import Location, QueryExceededMemoryLimitNoDiskUseAllowed
+from ...common.errors import Location, MongoError, QueryExceededMemoryLimitNoDiskUseAllowed
 from ...common.ordering import compare, order_key
 from ...common.values import MISSING, Document, type_name
 from ..accumulators import Accumulator, State, parse_accumulator
@@ -81,6 +81,15 @@ def parse_field(name: str, value: Any, context: PipelineContext) -> Accumulator:
     return parse_accumulator(operator, operand, context.expressions)
 
 
+_GROUPED_NUMBERS: Final = {("can't $divide by zero", 2): 4848401, ("can't $mod by zero", 16610): 4848403}
+
+
+def _as_grouped(error: MongoError) -> MongoError:
+    """The same failure with the number that it has within a group."""
+    number = _GROUPED_NUMBERS.get((error.message, error.number))
+    return error if number is None else Location(number, error.message)
+
+
 class GroupNode(StageNode):
     """Groups in a table by key; bounded in memory."""
 
@@ -103,8 +112,11 @@ class GroupNode(StageNode):
                 group = groups.get(key)
                 if group is None:
                     group = groups[key] = (value, [make() for make in begin])
-                for state in group[1]:
-                    state.add(document, variables)
+                try:
+                    for state in group[1]:
+                        state.add(document, variables)
+                except MongoError as error:
+                    raise _as_grouped(error) from None
             if len(groups) - checked > 4096:
                 checked = len(groups)
                 self._check_memory(groups, run)

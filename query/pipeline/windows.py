@@ -79,10 +79,8 @@ class Output:
         if parse is not None:
             self.function = parse(function, spec[function], context.expressions, order)
         elif function in _ACCUMULATORS:
-            operand = spec[function]
-            # Here a list is a value, and not a list of operands.
-            operand = [operand] if isinstance(operand, list) else operand
-            self.function = Gathered(parse_accumulator(function, operand, context.expressions))
+            accumulator = parse_accumulator(function, spec[function], context.expressions, lists_are_values=True)
+            self.function = Gathered(accumulator)
         else:
             raise FailedToParse(f"Unrecognized window function, {function}")
         if "window" in spec and not self.function.takes_window:
