@@ -7,6 +7,9 @@ mod bucket;
 mod bucket_check;
 mod bucket_columns;
 mod bucket_edge;
+mod bucket_reopen;
+#[cfg(test)]
+mod bucket_tests;
 mod checksum;
 pub mod column;
 mod columns;
