@@ -162,7 +162,11 @@ def _index_of(name: str, codes: tuple[int, int], as_bytes: bool) -> OperatorPars
         what: Any = wanted.encode() if as_bytes else str(wanted)
         start = bound(bounds[0], "starting") if bounds else 0
         stop = min(bound(bounds[1], "ending"), len(where)) if len(bounds) > 1 else len(where)
-        return -1 if start > len(where) or stop < start else where.find(what, start, stop)
+        if as_bytes or not where:
+            return -1 if start > len(where) or stop < start else where.find(what, start, stop)
+        # Code points are searched by where a match begins; it may end behind the bound.
+        place = where.find(what, start)
+        return place if place < stop else -1
 
     return call_of(function, 2, 4)
 

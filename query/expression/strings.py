@@ -18,7 +18,13 @@ def _concat(*parts: Any) -> Any:
             return None
         if not is_string(part):
             raise Location(16702, f"$concat only supports strings, not {type_name(part)}")
-    return "".join(parts)
+    joined = "".join(parts)
+    if len(joined) > _BYTES_MAX // 4 and len(joined.encode()) >= _BYTES_MAX:
+        raise Location(16493, "the string that $concat makes is too large")
+    return joined
+
+
+_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 def text_of(value: Any) -> str:
@@ -118,12 +124,14 @@ def _parse_trim(name: str, spec: Any, context: ParseContext) -> Expression:
     )
 
     def function(value: Any, characters: Any = _BLANKS) -> Any:
-        if absent(value) or absent(characters):
+        if absent(value):
             return None
         if not is_string(value):
             raise Location(
                 50699, f"{name} requires its input to be a string, got {value} (of type {type_name(value)}) instead."
             )
+        if absent(characters):
+            return None
         if not is_string(characters):
             raise Location(50700, f"{name} requires 'chars' to be a string, got {type_name(characters)} instead.")
         text = str(value)

@@ -93,6 +93,8 @@ DOCUMENT = {"a": 1, "b": {"c": 2, "d": [{"e": 3}, {"e": 4}, {"f": 5}]}, "n": Non
         ({"$ltrim": {"input": "xxy", "chars": "x"}}, "y"),
         ({"$strcasecmp": ["a", "B"]}, -1),
         ({"$indexOfCP": ["$s", "l"]}, 2),
+        ({"$indexOfCP": ["$s", "llo", 0, 3]}, 2),
+        ({"$indexOfCP": ["$s", "", 5]}, -1),
         ({"$regexMatch": {"input": "$s", "regex": "^h", "options": "i"}}, True),
         ({"$regexFind": {"input": "$s", "regex": Regex("l(l)")}}, {"match": "ll", "idx": 2, "captures": ["l"]}),
         ({"$replaceAll": {"input": "a.a", "find": "a", "replacement": "b"}}, "b.b"),
@@ -139,10 +141,12 @@ def test_value(spec: Any, expected: Any) -> None:
         ({"$strLenCP": 1}, 34471),
         ({"$split": ["a", ""]}, 40087),
         ({"$split": ["a", 1]}, 10503900),
+        ({"$concat": ["x" * 2**23, "y" * 2**23]}, 16493),
+        ({"$ltrim": {"input": 1, "chars": None}}, 50699),
         ({"$toInt": "x"}, 241),
         ({"$setEquals": [[1]]}, 17045),
         ({"$mergeObjects": [1]}, 40400),
-        ({"$getField": 1}, 5654602),
+        ({"$getField": 1}, 3041704),
     ],
 )
 def test_complaint(spec: Any, number: int) -> None:
