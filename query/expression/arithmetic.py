@@ -432,6 +432,14 @@ def _finite(value: Any) -> bool:
     return bool(math.isfinite(value))
 
 
+def _parse_random(name: str, spec: Any, context: ParseContext) -> Expression:
+    if not isinstance(spec, dict | list):
+        raise Location(10065, f"invalid parameter: expected an object ({name})")
+    if spec:
+        raise Location(3040501, f"{name} does not currently accept arguments")
+    return Call(name, [], random.random, shown=lambda values: {}, constant=False)
+
+
 OPERATORS: Final[dict[str, OperatorParser]] = {
     "$abs": call_of(absolute, 1),
     "$add": call_of(add, 0, VARIADIC),
@@ -459,7 +467,7 @@ OPERATORS: Final[dict[str, OperatorParser]] = {
     "$mod": call_of(modulo, 2),
     "$multiply": call_of(multiply, 0, VARIADIC),
     "$pow": call_of(power, 2),
-    "$rand": call_of(lambda: random.random(), 0, constant=False),
+    "$rand": _parse_random,
     "$round": _parse_round(_rounded("$round", ROUND_HALF_EVEN)),
     "$sqrt": call_of(
         _real(

@@ -42,7 +42,7 @@ def _parse_get_field(name: str, spec: Any, context: ParseContext) -> Expression:
         field, source = context.parse(spec), FieldPath("CURRENT", ())
     if isinstance(field, Constant) and not isinstance(field.value, str):
         raise Location(
-            5654602, f"$getField requires 'field' to evaluate to type String, but got {type_name(field.value)}"
+            3041704, f"$getField requires 'field' to evaluate to type String, but got {type_name(field.value)}"
         )
 
     def evaluate(document: Document, variables: Variables) -> Any:
