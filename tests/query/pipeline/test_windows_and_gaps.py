@@ -102,7 +102,7 @@ def over(stages: list[Document], rows: list[Document], **others: list[Document])
 
 def test_lookup_by_fields() -> None:
     spec = {"from": "other", "localField": "x", "foreignField": "y", "as": "found"}
-    rows = [{"x": 1}, {"x": [1, 2]}, {}, {"x": 9}]
+    rows: list[Document] = [{"x": 1}, {"x": [1, 2]}, {}, {"x": 9}]
     made = over([{"$lookup": spec}], rows, other=[{"y": 1}, {"y": 2}, {"y": None}])
     assert [row["found"] for row in made] == [[{"y": 1}], [{"y": 1}, {"y": 2}], [{"y": None}], []]
 
