@@ -118,7 +118,9 @@ class Sum(State):
         if self._special:
             return self._special
         try:
-            return math.fsum([*self._doubles, float(self._whole)])
+            high = float(self._whole)
+            # Two doubles hold what one may round off.
+            return math.fsum([*self._doubles, high, float(self._whole - int(high))])
         except OverflowError:
             return math.inf if sum(self._doubles) > 0 else -math.inf
 

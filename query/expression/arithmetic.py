@@ -94,7 +94,10 @@ def _sum_of_doubles(numbers: Sequence[Any]) -> float:
     """The sum, rounded once where it is finite."""
     if len(numbers) > 2 and all(math.isfinite(number) for number in numbers):
         try:
-            return math.fsum(numbers)
+            whole = sum(int(number) for number in numbers if isinstance(number, int))
+            high = float(whole)
+            # Two doubles hold what one may round off.
+            return math.fsum([*(one for one in numbers if isinstance(one, float)), high, float(whole - int(high))])
         except OverflowError:
             pass  # the plain sum below is infinite, or was only on the way there
     return float(sum(map(float, numbers)))
