@@ -135,6 +135,8 @@ def _parse_trim(name: str, spec: Any, context: ParseContext) -> Expression:
         if not is_string(characters):
             raise Location(50700, f"{name} requires 'chars' to be a string, got {type_name(characters)} instead.")
         text = str(value)
+        # Each character once: stripping looks at every one of them for every character of the text.
+        characters = "".join(set(characters))
         if name != "$rtrim":
             text = text.lstrip(characters) if characters else text
         if name != "$ltrim":
