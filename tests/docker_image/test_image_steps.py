@@ -69,6 +69,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bucketd"
 
 
+drains: dict[int, threading.Thread] = {}
+"""Who reads the output of a server, by its process."""
+
+
 def free_port() -> int:
     """A port that nobody listens on now."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -82,7 +86,8 @@ def wait_for_port(port: int, process: "subprocess.Popen[str]") -> None:
     for line in process.stdout:
         seen.append(line)
         if '"Waiting for connections"' in line and json.loads(line)["attr"]["port"] == port:
-            threading.Thread(target=process.stdout.read, daemon=True).start()
+            drains[process.pid] = threading.Thread(target=process.stdout.read, daemon=True)
+            drains[process.pid].start()
             return
     raise AssertionError("".join(seen))
 
@@ -112,6 +117,9 @@ def start_container(
 def stop(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=30) == 0
+    assert process.stdout is not None
+    drains[process.pid].join()
+    process.stdout.close()
 
 
 def healthy(installed: Path, port: int) -> bool:
