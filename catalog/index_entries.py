@@ -12,11 +12,21 @@ from typing import Final
 from ..common.display import value_text
 from ..common.errors import CannotIndexParallelArrays, DuplicateKey, Location
 from ..common.values import Document, decode, encode
-from ..kernels import LONG_KEY_BYTES, LONG_KEY_PREFIX, AmbiguousPath, IndexKeyMaker, ParallelArrays, cap_key, key_string
+from ..kernels import (
+    LONG_KEY_BYTES,
+    LONG_KEY_PREFIX,
+    AmbiguousPath,
+    IndexKeyMaker,
+    IndexRefused,
+    ParallelArrays,
+    cap_key,
+    key_string,
+)
 from ..storage.engine import Snapshot, Transaction
 from ..storage.errors import DuplicateKey as KeyTaken
 from ..storage.keys import after, number_key
 from .collections import Collection
+from .index_makers import key_maker
 from .index_specs import IndexSpec
 
 _LEARNED_PREFIX: Final = b"multikey"
@@ -28,7 +38,7 @@ def entry_keys(transaction: Transaction, index: IndexSpec, raw: bytes) -> list[b
 
     Raises:
         CannotIndexParallelArrays: two fields of the index are arrays.
-        Location: 16746, a number in a path is both a position and a field.
+        Location: 16746, a number in a path is both a position and a field; other codes for what the kind of index refuses.
     """
     keys, arrays = _keys(index, raw)
     long = any(len(key) == LONG_KEY_BYTES for key in keys)
@@ -52,11 +62,14 @@ def _keys(index: IndexSpec, raw: bytes) -> tuple[list[bytes], list[list[int]] | 
         raise CannotIndexParallelArrays(str(error)) from None
     except AmbiguousPath as error:
         raise Location(16746, str(error)) from None
+    except IndexRefused as error:
+        code, why = error.args
+        raise Location(code, why) from None
 
 
 def prepare(index: IndexSpec) -> Callable[[bytes], tuple[list[bytes], list[list[int]] | None]]:
     """Make the function that makes the index's keys, and keep it with the index."""
-    maker = IndexKeyMaker(list(index.paths), list(index.descending), index.sparse)
+    maker = key_maker(index)
     collation = index.collation
     if collation is None:
         index.state.make_keys = maker.keys
@@ -107,9 +120,11 @@ def remove_entry(transaction: Transaction, index: IndexSpec, key: bytes, record_
 def duplicate(collection: Collection, index: IndexSpec, key: bytes, raw: bytes) -> DuplicateKey:
     """MongoDB's words for a key that a unique index holds already."""
     collation = index.collation
-    maker = IndexKeyMaker(list(index.paths), list(index.descending), index.sparse)
-    rows = maker.rows(raw) if collation is None else maker.rows(raw, collation.key)
-    values: Document = next((decode(row) for full, row in rows if cap_key(full) == key), {})
+    values: Document = {}
+    if index.kind == "btree":
+        maker = IndexKeyMaker(list(index.paths), list(index.descending), index.sparse)
+        rows = maker.rows(raw) if collation is None else maker.rows(raw, collation.key)
+        values = next((decode(row) for full, row in rows if cap_key(full) == key), {})
     told = "" if collation is None else f" collation: {value_text(collation.to_document())}"
     return DuplicateKey(
         f"E11000 duplicate key error collection: {collection.namespace} index: {index.name}{told} "

@@ -17,6 +17,9 @@ class ParallelArrays(ValueError):
 class AmbiguousPath(ValueError):
     """A number in an index path is both a position in an array and a field of the array's objects."""
 
+class IndexRefused(ValueError):
+    """A document that an index cannot hold; `args` are MongoDB's code and the message."""
+
 def crc32c(bytes: bytes) -> int:
     """CRC-32C (Castagnoli) of the bytes."""
 
@@ -52,6 +55,9 @@ def cap_key(key: bytes) -> bytes:
     to `LONG_KEY_PREFIX` bytes, and documents found by one that was cut must be compared again.
     """
 
+def key_hash(key: bytes) -> int:
+    """The 64 bits that a hashed index keeps in place of a value, of which this is the key."""
+
 def key_of_id(document: bytes, collate: Callable[[str], bytes] | None = None) -> bytes:
     """The (capped) key of a raw document's `_id`.
 
@@ -63,13 +69,16 @@ def key_of_id(document: bytes, collate: Callable[[str], bytes] | None = None) ->
 class IndexKeyMaker:
     """Makes the keys of one index from raw documents."""
 
-    def __new__(cls, paths: Sequence[str], descending: Sequence[bool], sparse: bool = False) -> IndexKeyMaker:
+    def __new__(
+        cls, paths: Sequence[str], descending: Sequence[bool], sparse: bool = False, hashed: int | None = None
+    ) -> IndexKeyMaker:
         """Prepare an index.
 
         Args:
             paths: its 1 to 64 dotted paths.
             descending: a direction for each.
             sparse: give no key for a document that has none of the paths.
+            hashed: position of the path of which a hash is kept in place of the value.
 
         Raises:
             ValueError: no path, too many, or another number of directions.
@@ -86,12 +95,46 @@ class IndexKeyMaker:
         Raises:
             ValueError: the bytes are no BSON.
             ParallelArrays, AmbiguousPath: no keys can be made.
+            IndexRefused: an array under a hashed index.
         """
 
     def rows(self, document: bytes, collate: Callable[[str], bytes] | None = None) -> list[tuple[bytes, bytes]]:
         """For each entry its key at full length (not capped) and its values as raw BSON, named by the paths.
 
         Equal entries may stand more than once. Raises as `keys`.
+        """
+
+@final
+class WildcardKeyMaker:
+    """Makes the keys of one wildcard index: for every leaf that it takes in, the path and the value."""
+
+    def __new__(
+        cls,
+        before: Sequence[tuple[str, bool]],
+        behind: Sequence[tuple[str, bool]],
+        scope: str,
+        descending: bool,
+        projection: Sequence[tuple[str, bool]],
+        others: bool,
+    ) -> WildcardKeyMaker:
+        """Prepare an index.
+
+        Args:
+            before, behind: its ordinary fields, as path and whether it descends, before and behind the wildcard.
+            scope: the path below which leaves are taken in; empty for the whole document.
+            descending: whether values are kept from the highest.
+            projection: paths and whether they are taken in.
+            others: whether what the projection does not name is taken in.
+        """
+
+    def keys(
+        self, document: bytes, collate: Callable[[str], bytes] | None = None
+    ) -> tuple[list[bytes], list[list[int]] | None]:
+        """As `IndexKeyMaker.keys`; where a leaf stood in an array, the wildcard field's list holds a 1.
+
+        Raises:
+            ValueError: the bytes are no BSON.
+            IndexRefused: an ordinary field leads to an array.
         """
 
 def index_keys(

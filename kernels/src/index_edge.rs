@@ -21,11 +21,19 @@ create_exception!(
     "A number in a path is both a position and a field name."
 );
 
+create_exception!(
+    _native,
+    IndexRefused,
+    PyValueError,
+    "A document that an index cannot hold; `args` are MongoDB's code and the message."
+);
+
 impl From<Failure> for PyErr {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Malformed(why) => PyValueError::new_err(why),
             Failure::Collation(why) => PyValueError::new_err(why),
+            Failure::Refused(code, why) => IndexRefused::new_err((code, why)),
             Failure::ParallelArrays(later, earlier) => ParallelArrays::new_err(format!(
                 "cannot index parallel arrays [{later}] [{earlier}]"
             )),
@@ -38,7 +46,7 @@ impl From<Failure> for PyErr {
 }
 
 /// Call `body` with the sort keys of a Python function, or with none.
-fn with_collation<T>(
+pub fn with_collation<T>(
     collate: Option<&Bound<'_, PyAny>>,
     body: impl FnOnce(Option<keystring::Collate<'_>>) -> Result<T, Failure>,
 ) -> PyResult<T> {
@@ -99,7 +107,7 @@ fn key_of_id<'py>(
     Ok(PyBytes::new(py, &key))
 }
 
-type Keys<'py> = (Vec<Bound<'py, PyBytes>>, Option<ArrayComponents>);
+pub type Keys<'py> = (Vec<Bound<'py, PyBytes>>, Option<ArrayComponents>);
 
 /// The keys of one index, its paths prepared.
 #[pyclass(frozen, module = "bucketd.kernels._native")]
@@ -111,15 +119,20 @@ struct IndexKeyMaker {
 #[pymethods]
 impl IndexKeyMaker {
     #[new]
-    #[pyo3(signature = (paths, descending, sparse = false))]
-    fn new(paths: Vec<String>, descending: Vec<bool>, sparse: bool) -> PyResult<Self> {
+    #[pyo3(signature = (paths, descending, sparse = false, hashed = None))]
+    fn new(
+        paths: Vec<String>,
+        descending: Vec<bool>,
+        sparse: bool,
+        hashed: Option<usize>,
+    ) -> PyResult<Self> {
         if descending.len() != paths.len() {
             return Err(PyValueError::new_err("one direction for each path"));
         }
         if paths.is_empty() || paths.len() > 64 {
             return Err(PyValueError::new_err("an index has 1 to 64 paths"));
         }
-        let pattern = KeyPattern::new(&paths, &descending, sparse);
+        let pattern = KeyPattern::new(&paths, &descending, sparse, hashed);
         Ok(IndexKeyMaker { paths, pattern })
     }
 
@@ -173,7 +186,12 @@ fn index_keys<'py>(
     sparse: bool,
     collate: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Keys<'py>> {
-    IndexKeyMaker::new(paths, descending, sparse)?.keys(py, document, collate)
+    IndexKeyMaker::new(paths, descending, sparse, None)?.keys(py, document, collate)
+}
+
+#[pyfunction]
+fn key_hash(key: &[u8]) -> u64 {
+    keystring::hash_of(key)
 }
 
 /// Add these functions to the module.
@@ -181,11 +199,13 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("ParallelArrays", py.get_type::<ParallelArrays>())?;
     module.add("AmbiguousPath", py.get_type::<AmbiguousPath>())?;
+    module.add("IndexRefused", py.get_type::<IndexRefused>())?;
     module.add("LONG_KEY_PREFIX", LONG_KEY_PREFIX)?;
     module.add("LONG_KEY_BYTES", LONG_KEY_BYTES)?;
     module.add_class::<IndexKeyMaker>()?;
     module.add_function(wrap_pyfunction!(key_string, module)?)?;
     module.add_function(wrap_pyfunction!(cap_key, module)?)?;
+    module.add_function(wrap_pyfunction!(key_hash, module)?)?;
     module.add_function(wrap_pyfunction!(key_of_id, module)?)?;
     module.add_function(wrap_pyfunction!(index_keys, module)?)
 }

@@ -5,14 +5,18 @@
 //! same one; a row holds one value for each path, null where there is none. An empty array stands for one undefined value.
 
 use crate::elements::{find, kind, Element};
-use crate::keystring::{append, capped, Collate, Failure};
+use crate::keystring::{append, append_hash, capped, Collate, Failure};
 
 /// One index: its paths, and which of them are kept from the highest value.
 pub struct KeyPattern {
     paths: Vec<Vec<Vec<u8>>>,
     descending: Vec<bool>,
     sparse: bool,
+    hashed: Option<usize>,
 }
+
+/// MongoDB's code for an array under a hashed index.
+const ARRAY_UNDER_HASH: i32 = 16766;
 
 /// One value for each path.
 pub type Row<'a> = Vec<Element<'a>>;
@@ -32,7 +36,8 @@ const UNDEFINED: Element<'static> = Element {
 };
 
 impl KeyPattern {
-    pub fn new(paths: &[String], descending: &[bool], sparse: bool) -> Self {
+    /// `hashed` is the position of the path of which a hash is kept in place of the value.
+    pub fn new(paths: &[String], descending: &[bool], sparse: bool, hashed: Option<usize>) -> Self {
         fn split(path: &str) -> Vec<Vec<u8>> {
             path.split('.')
                 .map(|part| part.as_bytes().to_vec())
@@ -42,6 +47,7 @@ impl KeyPattern {
             paths: paths.iter().map(|path| split(path)).collect(),
             descending: descending.to_vec(),
             sparse,
+            hashed,
         }
     }
 
@@ -63,7 +69,26 @@ impl KeyPattern {
             components.sort_unstable();
             components.dedup();
         }
+        if self.hashed.is_some() {
+            self.refuse_arrays(&found.arrays)?;
+        }
         Ok((found.rows, found.arrays))
+    }
+
+    fn refuse_arrays(&self, arrays: &ArrayComponents) -> Result<(), Failure> {
+        for (path, components) in self.paths.iter().zip(arrays) {
+            if let Some(&first) = components.first() {
+                let found = path[..first.min(path.len())].join(&b'.');
+                return Err(Failure::Refused(
+                    ARRAY_UNDER_HASH,
+                    format!(
+                        "Error: hashed indexes do not currently support array values. Found array at path: {}",
+                        String::from_utf8_lossy(&found)
+                    ),
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The key of a row, at its full length.
@@ -71,7 +96,11 @@ impl KeyPattern {
         let mut key = Vec::with_capacity(16 * row.len());
         for (position, element) in row.iter().enumerate() {
             let descending = self.descending.get(position).copied().unwrap_or(false);
-            append(&mut key, *element, descending, collate)?;
+            if self.hashed == Some(position) {
+                append_hash(&mut key, *element, collate)?;
+            } else {
+                append(&mut key, *element, descending, collate)?;
+            }
         }
         Ok(key)
     }
@@ -328,7 +357,7 @@ mod tests {
 
     fn pattern(paths: &[&str]) -> KeyPattern {
         let paths: Vec<String> = paths.iter().map(|path| (*path).to_string()).collect();
-        KeyPattern::new(&paths, &vec![false; paths.len()], false)
+        KeyPattern::new(&paths, &vec![false; paths.len()], false, None)
     }
 
     #[test]
@@ -374,7 +403,12 @@ mod tests {
 
     #[test]
     fn a_sparse_index_leaves_out_what_has_no_field() {
-        let sparse = KeyPattern::new(&["x".to_string(), "y".to_string()], &[false, false], true);
+        let sparse = KeyPattern::new(
+            &["x".to_string(), "y".to_string()],
+            &[false, false],
+            true,
+            None,
+        );
         assert!(sparse
             .keys(&arrays(&["a"], &[1]), None)
             .expect("well formed")

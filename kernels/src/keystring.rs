@@ -29,6 +29,8 @@ mod class {
     pub const MIN_KEY: u8 = 10;
     pub const UNDEFINED: u8 = 15;
     pub const NULL: u8 = 20;
+    /// Eight bytes of a hash, of a cell of the sphere or of a cell of the plane follow.
+    pub const CELL: u8 = 50;
     pub const NAN: u8 = 30;
     pub const NEGATIVE: u8 = 31;
     pub const ZERO: u8 = 32;
@@ -58,6 +60,8 @@ pub enum Failure {
     /// A numeric component is both a position in an array and a field of the array's objects.
     Ambiguous(String),
     Collation(String),
+    /// What MongoDB refuses with a code of its own.
+    Refused(i32, String),
 }
 
 impl From<Malformed> for Failure {
@@ -68,6 +72,38 @@ impl From<Malformed> for Failure {
 
 /// Bytes that a string sorts by under a collation.
 pub type Collate<'a> = &'a dyn Fn(&str) -> Result<Vec<u8>, Failure>;
+
+/// Append eight bytes that stand for a value: a hash or a cell.
+pub fn append_cell(key: &mut Vec<u8>, cell: u64) {
+    key.push(class::CELL);
+    key.extend_from_slice(&cell.to_be_bytes());
+}
+
+/// Append a text without a collation.
+pub fn append_text(key: &mut Vec<u8>, text: &[u8]) {
+    key.push(class::STRING);
+    append_bytes(key, text);
+}
+
+/// Append the hash of one value: the same for values that are equal.
+pub fn append_hash(
+    key: &mut Vec<u8>,
+    element: Element<'_>,
+    collate: Option<Collate<'_>>,
+) -> Result<(), Failure> {
+    let mut whole = Vec::with_capacity(32);
+    append_value(&mut whole, element, collate, 0)?;
+    append_cell(key, hash_of(&whole));
+    Ok(())
+}
+
+/// The hash of the key of one value.
+pub fn hash_of(key: &[u8]) -> u64 {
+    let digest = Sha256::digest(key);
+    digest[..8]
+        .iter()
+        .fold(0, |hash, &byte| (hash << 8) | u64::from(byte))
+}
 
 /// Append the key of one value.
 pub fn append(

@@ -27,6 +27,7 @@ mod object_id;
 mod partition;
 mod shape;
 mod stored;
+mod special;
 mod unpack;
 mod unpack_edge;
 mod validate;
@@ -40,5 +41,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     bucket_edge::add(module)?;
     columns_edge::add(module)?;
     unpack_edge::add(module)?;
-    index_edge::add(module)
+    index_edge::add(module)?;
+    special::edge::add(module)
 }

@@ -82,18 +82,53 @@ class FieldBounds:
         return all(interval.is_point for interval in self.intervals)
 
 
+@dataclass(frozen=True, slots=True)
+class KeyShape:
+    """The fields of the keys of an index, as a plan sees them.
+
+    Attributes:
+        paths: what explain calls them, and where their values come from.
+        descending: whether each is kept from the highest value.
+        multikey: for each, the components of its path that were arrays.
+        ordered: whether each is in the order of its values; cells and hashes are not.
+        pattern: the key as explain shows it.
+        sparse: documents without any of the fields are left out.
+    """
+
+    paths: tuple[str, ...]
+    descending: tuple[bool, ...]
+    multikey: tuple[tuple[int, ...], ...]
+    ordered: tuple[bool, ...]
+    pattern: Document
+    sparse: bool
+
+    @classmethod
+    def of(cls, index: IndexSpec) -> "KeyShape":
+        """The shape of an index whose keys are the values of its paths."""
+        paths = index.paths
+        return cls(
+            paths,
+            index.descending,
+            index.multikey_paths or ((),) * len(paths),
+            tuple(not isinstance(value, str) for value in index.key.values()),
+            index.key,
+            index.sparse,
+        )
+
+
 @dataclass(slots=True)
 class IndexBounds:
     """Where to look in an index.
 
     Attributes:
+        shape: the fields of the key.
         fields: bounds of each field of the key.
         ranges: entry keys with `low <= key < high`, ascending and apart from each other.
         prefix_points: how many leading fields are bound to exactly one value.
         exact: everything in the ranges satisfies `covered`.
     """
 
-    paths: tuple[str, ...]
+    shape: KeyShape
     fields: list[FieldBounds]
     ranges: list[tuple[bytes, bytes]]
     prefix_points: int
@@ -103,7 +138,7 @@ class IndexBounds:
     def shown(self, *, reverse: bool = False) -> Document:
         """`indexBounds` of explain."""
         shown: Document = {}
-        for path, bounds in zip(self.paths, self.fields, strict=True):
+        for path, bounds in zip(self.shape.paths, self.fields, strict=True):
             intervals = reversed(bounds.intervals) if reverse else bounds.intervals
             shown[path] = [interval.reversed_text if reverse else interval.text for interval in intervals]
         return shown
@@ -112,28 +147,32 @@ class IndexBounds:
 class BoundsMaker:
     """Makes the bounds of one index for a conjunction of predicates."""
 
-    def __init__(self, index: IndexSpec, collation: Document | None) -> None:
+    def __init__(self, index: IndexSpec, collation: Document | None, shape: KeyShape | None = None) -> None:
         """`collation` is that of the operation: strings are only looked up where the index has the same."""
         self.index = index
+        self.shape = KeyShape.of(index) if shape is None else shape
         stored = index.collation
         self._same_collation = (None if stored is None else stored.to_document()) == collation
 
     def make(self, predicates: Sequence[MatchNode]) -> IndexBounds:
         """Bounds for documents that satisfy all the predicates."""
-        multikey = self.index.multikey_paths or ((),) * len(self.index.paths)
         fields: list[FieldBounds] = []
         bounded_arrays: set[str] = set()
-        for path, components in zip(self.index.paths, multikey, strict=True):
+        for position, (path, components) in enumerate(zip(self.shape.paths, self.shape.multikey, strict=True)):
             arrays = {".".join(path.split(".")[:count]) for count in components}
             if arrays & bounded_arrays:
                 # Another element of the same array may satisfy this one: only one field at a time is bound.
                 fields.append(FieldBounds([ALL]))
                 continue
-            bounds = self._field(path, predicates, multikey=bool(components))
+            bounds = self.field_bounds(position, path, predicates, multikey=bool(components))
             if not bounds.unbounded:
                 bounded_arrays |= arrays
             fields.append(bounds)
         return self._combine(fields)
+
+    def field_bounds(self, position: int, path: str, predicates: Sequence[MatchNode], *, multikey: bool) -> FieldBounds:
+        """Bounds of one field of the key."""
+        return self._field(path, predicates, multikey=multikey)
 
     def _field(self, path: str, predicates: Sequence[MatchNode], *, multikey: bool) -> FieldBounds:
         found: list[tuple[list[Interval], MatchNode, bool]] = []
@@ -164,10 +203,10 @@ class BoundsMaker:
                 child = predicate.children()[0]
                 if isinstance(child, Comparison) and child.path == path and child.operator == "$eq":
                     made = self._comparison("$eq", child.value)
-                    if made is not None and child.value is not None and not self.index.sparse:
+                    if made is not None and child.value is not None and not self.shape.sparse:
                         return _complement(made[0][0]), made[1]
                 return None
-            case Exists() if predicate.path == path and self.index.sparse:
+            case Exists() if predicate.path == path and self.shape.sparse:
                 return [ALL], False
             case ElemMatchValue() if predicate.path == path:
                 return self._element(path, predicate)
@@ -192,7 +231,7 @@ class BoundsMaker:
         return None if intervals is None else (intervals, False)
 
     def _comparison(self, operator: str, value: Any) -> tuple[list[Interval], bool] | None:
-        if isinstance(value, list | Regex) or (self.index.sparse and value is None):
+        if isinstance(value, list | Regex) or (self.shape.sparse and value is None):
             return None
         if isinstance(value, str | dict) and not self._same_collation:
             return None
@@ -283,7 +322,7 @@ class BoundsMaker:
         covered: list[MatchNode] = []
         points = 0
         exact = True
-        for bounds, descending in zip(fields, self.index.descending, strict=True):
+        for bounds, descending in zip(fields, self.shape.descending, strict=True):
             if bounds.unbounded:
                 break
             covered += bounds.covered
@@ -307,7 +346,7 @@ class BoundsMaker:
         if ranges is None:
             ranges = [(prefix, after(prefix)) if prefix else (b"", b"\xff" * 8) for prefix in prefixes]
         ranges.sort()
-        return IndexBounds(self.index.paths, fields, ranges, points, covered, exact)
+        return IndexBounds(self.shape, fields, ranges, points, covered, exact)
 
 
 _BRACKET_TEXTS: Final = {

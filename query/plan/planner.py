@@ -16,7 +16,7 @@ from ...catalog.collections import Collection
 from ...catalog.documents import collated_key_string
 from ...catalog.index_specs import IndexSpec
 from ...common.collation import Collation
-from ...common.errors import BadValue, Location
+from ...common.errors import BadValue, Location, NoQueryExecutionPlans
 from ...common.values import Document
 from ...storage.engine import Snapshot
 from ...storage.keys import after
@@ -32,6 +32,7 @@ from .nodes import PlanNode
 from .scans import CollectionScan, Eof, Fetch, IdHack, IndexScan
 from .scans import Or as OrNode
 from .shaping import Limit, Project, ReturnKey, ShowRecordId, Skip, Sort
+from .special_bounds import makers, usable_without_bounds
 
 TRIAL_ENTRIES: Final = 1000
 
@@ -108,16 +109,39 @@ def plan_find(collection: Collection | None, wanted: Wanted, snapshot: Snapshot)
             ]
             hint = rows_hint if best.sorts or wanted.sort is None else None
             return Planned(_shaped(_scan(collection, best, wanted, hint), wanted, sorted_already=best.sorts), rejected)
-        alternatives = _alternatives(collection, wanted, snapshot)
+        alternatives = _alternatives(collection, wanted, snapshot, collection.indexes)
         if alternatives is not None:
             return Planned(_shaped(alternatives, wanted, sorted_already=wanted.sort is None), [])
     elif chosen is not None:
-        bounds = _bounds(chosen, wanted)
-        sorts, reverse = _sort_by(chosen, bounds, wanted)
-        candidate = Candidate(chosen, bounds, sorts, reverse)
-        hint = rows_hint if sorts or wanted.sort is None else None
-        return Planned(_shaped(_scan(collection, candidate, wanted, hint), wanted, sorted_already=sorts), [])
+        return Planned(_by_hint(collection, chosen, wanted, snapshot, rows_hint), [])
     return Planned(_collection_scan(collection, wanted, rows_hint), [])
+
+
+def _by_hint(
+    collection: Collection, index: IndexSpec, wanted: Wanted, snapshot: Snapshot, rows_hint: int | None
+) -> PlanNode:
+    """The plan with the index that was asked for.
+
+    Raises:
+        NoQueryExecutionPlans: an index of its kind says nothing about the filter.
+    """
+    if index.kind == "btree":
+        found = [_candidate(index, BoundsMaker(index, _collation_document(wanted)), wanted)]
+    else:
+        found = _candidates(collection, wanted, snapshot, [index])
+    if not found:
+        alternatives = _alternatives(collection, wanted, snapshot, [index])
+        if alternatives is not None:
+            return _shaped(alternatives, wanted, sorted_already=wanted.sort is None)
+        if not usable_without_bounds(index):
+            raise NoQueryExecutionPlans(
+                f"error processing query: ns={collection.namespace} :: caused by :: planner returned error: "
+                "hinted index cannot be used for this query"
+            )
+        found = [_candidate(index, BoundsMaker(index, None), Wanted(matcher=AlwaysTrue(), sort=wanted.sort))]
+    best = found[0]
+    hint = rows_hint if best.sorts or wanted.sort is None else None
+    return _shaped(_scan(collection, best, wanted, hint), wanted, sorted_already=best.sorts)
 
 
 def _rows_hint(wanted: Wanted) -> int | None:
@@ -157,9 +181,9 @@ def quick_index(collection: Collection, wanted: Wanted, snapshot: Snapshot) -> b
     if wanted.hint is not None or wanted.natural or wanted.min is not None or wanted.max is not None:
         return False
     for index in collection.indexes:
-        if not _usable(index, _conjuncts(wanted.matcher), wanted):
+        if index.kind != "btree" or not _usable(index, _conjuncts(wanted.matcher), wanted):
             continue
-        bounds = _bounds(index, wanted)
+        bounds = BoundsMaker(index, _collation_document(wanted)).make(_conjuncts(wanted.matcher))
         if bounds.fields[0].unbounded or len(bounds.ranges) > QUICK_ENTRIES:
             continue
         left = QUICK_ENTRIES
@@ -200,7 +224,7 @@ def _collation_document(wanted: Wanted) -> Document | None:
 
 def _usable(index: IndexSpec, predicates: Sequence[MatchNode], wanted: Wanted) -> bool:
     """Whether the index holds everything that the filter can match."""
-    if index.hidden or index.building or index.kind != "btree":
+    if index.hidden or index.building:
         return False
     if index.sparse and not any(_wants_field(predicate, index.paths) for predicate in predicates):
         return False
@@ -264,8 +288,10 @@ def _as_document(path: str, value: Any) -> Document:
     return dict(document)
 
 
-def _bounds(index: IndexSpec, wanted: Wanted) -> IndexBounds:
-    return BoundsMaker(index, _collation_document(wanted)).make(_conjuncts(wanted.matcher))
+def _candidate(index: IndexSpec, maker: BoundsMaker, wanted: Wanted) -> Candidate:
+    bounds = maker.make(_conjuncts(wanted.matcher))
+    sorts, reverse = _sort_by(index, bounds, wanted)
+    return Candidate(index, bounds, sorts or wanted.sort is None, reverse)
 
 
 def _candidates(
@@ -277,12 +303,12 @@ def _candidates(
     for index in indexes:
         if not _usable(index, predicates, wanted):
             continue
-        bounds = _bounds(index, wanted)
-        narrowed = not bounds.fields[0].unbounded
-        sorts, reverse = _sort_by(index, bounds, wanted)
-        whole = not index.sparse or narrowed
-        if (narrowed or (sorts and wanted.sort is not None)) and whole:
-            found.append(Candidate(index, bounds, sorts or wanted.sort is None, reverse))
+        for maker in makers(index, _collation_document(wanted), predicates):
+            candidate = _candidate(index, maker, wanted)
+            narrowed = not candidate.bounds.fields[0].unbounded
+            sorts = candidate.sorts and wanted.sort is not None and index.kind == "btree" and not index.sparse
+            if narrowed or sorts:
+                found.append(candidate)
     if len(found) > 1:
         for candidate in found:
             candidate.entries = _count_entries(snapshot, candidate)
@@ -309,32 +335,34 @@ def _sort_by(index: IndexSpec, bounds: IndexBounds, wanted: Wanted) -> tuple[boo
     stored = index.collation
     if (None if stored is None else stored.to_document()) != _collation_document(wanted) or pattern.metadata:
         return False, False
-    multikey = index.multikey_paths or ((),) * len(index.paths)
+    shape = bounds.shape
+    paths, multikey = shape.paths, shape.multikey
     directions: set[bool] = set()
     position = 0
     for part in pattern.parts:
         # Fields bound to one value do not matter to the order.
-        while position < len(index.paths) and index.paths[position] != part.path and position < bounds.prefix_points:
+        while position < len(paths) and paths[position] != part.path and position < bounds.prefix_points:
             position += 1
-        if position < len(index.paths) and index.paths[position] == part.path:
-            if multikey[position]:
+        if position < len(paths) and paths[position] == part.path:
+            if multikey[position] or not shape.ordered[position]:
                 return False, False
-            directions.add(index.descending[position] == part.ascending)
+            directions.add(shape.descending[position] == part.ascending)
             position += 1
-        elif any(index.paths[at] == part.path and not multikey[at] for at in range(bounds.prefix_points)):
+        elif any(paths[at] == part.path and not multikey[at] for at in range(bounds.prefix_points)):
             continue
         else:
             return False, False
     if len(directions) > 1:
         return False, False
-    if len(bounds.ranges) > 1 and not _ordered_ranges(index, bounds, pattern):
+    if len(bounds.ranges) > 1 and not _ordered_ranges(bounds, pattern):
         return False, False
     return True, directions == {True}
 
 
-def _ordered_ranges(index: IndexSpec, bounds: IndexBounds, pattern: SortPattern) -> bool:
+def _ordered_ranges(bounds: IndexBounds, pattern: SortPattern) -> bool:
     """Whether reading range after range keeps the order: only where the sort begins with the field they differ in."""
-    return bool(pattern.parts) and pattern.parts[0].path == index.paths[min(bounds.prefix_points, len(index.paths) - 1)]
+    paths = bounds.shape.paths
+    return bool(pattern.parts) and pattern.parts[0].path == paths[min(bounds.prefix_points, len(paths) - 1)]
 
 
 def _scan(collection: Collection, candidate: Candidate, wanted: Wanted, rows_hint: int | None) -> PlanNode:
@@ -346,7 +374,9 @@ def _scan(collection: Collection, candidate: Candidate, wanted: Wanted, rows_hin
     return Fetch(scan, collection, None if isinstance(residual, AlwaysTrue) else residual)
 
 
-def _alternatives(collection: Collection, wanted: Wanted, snapshot: Snapshot) -> PlanNode | None:
+def _alternatives(
+    collection: Collection, wanted: Wanted, snapshot: Snapshot, indexes: Sequence[IndexSpec]
+) -> PlanNode | None:
     """A disjunction, each branch read by an index of its own; None where some branch has none."""
     for predicate in _conjuncts(wanted.matcher):
         if not isinstance(predicate, Or):
@@ -354,7 +384,7 @@ def _alternatives(collection: Collection, wanted: Wanted, snapshot: Snapshot) ->
         scans: list[PlanNode] = []
         for branch in predicate.children():
             of_branch = Wanted(matcher=branch, collation=wanted.collation)
-            found = _candidates(collection, of_branch, snapshot, collection.indexes)
+            found = _candidates(collection, of_branch, snapshot, indexes)
             if not found:
                 break
             scans.append(IndexScan(collection, found[0].index, found[0].bounds))

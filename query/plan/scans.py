@@ -218,10 +218,11 @@ class IndexScan(PlanNode):
         self.bounds = bounds
         self.reverse = reverse
         self.rows_hint = rows_hint
+        self._repeats = index.multikey or index.kind not in ("btree", "hashed")
 
     def batches(self, run: Run) -> Iterator[Batch | None]:
         """See `PlanNode.batches`."""
-        seen: set[bytes] | None = set() if self.index.multikey else None
+        seen: set[bytes] | None = set() if self._repeats else None
         self.index.state.accesses += 1
         pace = _Pace(self.rows_hint)
         for low, high in reversed(self.bounds.ranges) if self.reverse else self.bounds.ranges:
@@ -249,15 +250,15 @@ class IndexScan(PlanNode):
     def describe(self) -> Document:
         """See `PlanNode.describe`."""
         index = self.index
-        paths = index.multikey_paths or ((),) * len(index.paths)
+        shape = self.bounds.shape
         return {
-            "keyPattern": index.key,
+            "keyPattern": shape.pattern,
             "indexName": index.name,
             **({"collation": index.collation.to_document()} if index.collation is not None else {}),
             "isMultiKey": index.multikey,
             "multiKeyPaths": {
                 path: [".".join(path.split(".")[:count]) for count in counts]
-                for path, counts in zip(index.paths, paths, strict=True)
+                for path, counts in zip(shape.paths, shape.multikey, strict=True)
             },
             "isUnique": index.unique,
             "isSparse": index.sparse,
@@ -272,7 +273,7 @@ class IndexScan(PlanNode):
         return {
             "keysExamined": self.stats.keys_examined,
             "seeks": self.stats.seeks,
-            "dupsTested": self.stats.keys_examined if self.index.multikey else 0,
+            "dupsTested": self.stats.keys_examined if self._repeats else 0,
             "dupsDropped": self.stats.keys_examined - self.stats.advanced,
         }
 
