@@ -83,10 +83,16 @@ def _send_all(client: RawClient, messages: list[bytes], window: int = 4) -> int:
     for position, message in enumerate(messages):
         client.send(message)
         if position >= window:
-            taken += client.receive()["n"]
+            taken += _taken(client.receive())
     for _ in range(min(window, len(messages))):
-        taken += client.receive()["n"]
+        taken += _taken(client.receive())
     return taken
+
+
+def _taken(reply: dict[str, Any]) -> int:
+    assert reply["ok"] == 1, reply
+    assert "writeErrors" not in reply, reply
+    return int(reply["n"])
 
 
 def single_inserts(table: Table, seconds: float = 3.0, writers: int = 16) -> None:

@@ -8,60 +8,27 @@ his measurements anew: a measurement is acknowledged after exactly one commit th
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from hashlib import blake2b
-from typing import Final
 
 from ..common.errors import DuplicateKey
-from ..kernels import BucketBuilder, key_string
+from ..kernels import bucket_documents, fingerprint
 from ..storage.engine import Engine, Transaction
 from . import documents
 from .catalog import Catalog
+from .documents import Entries
 from .namespaces import Namespace
-
-_OBJECT_ID_ELEMENT: Final = b"\x16\x00\x00\x00\x07_id\x00"
+from .open_buckets import OpenBucket
 
 
 class BucketsChanged(Exception):
     """What was placed has to be placed again: a bucket is no longer what it was."""
 
 
-@dataclass(slots=True, eq=False)
-class OpenBucket:
-    """A bucket in memory.
-
-    Attributes:
-        namespace, collection_id: where it is stored.
-        stored: digest of its bytes in the store; None before its first commit.
-        span_ms: how much time it may cover.
-        version: schema version as it was last stored.
-        memory_bytes: what it took when that was last looked at.
-    """
-
-    namespace: Namespace
-    collection_id: int
-    builder: BucketBuilder
-    span_ms: int
-    stored: bytes | None = None
-    version: int = 2
-    memory_bytes: int = 0
-    staged: bool = False
-
-    @property
-    def record_key(self) -> bytes:
-        """Where it is stored within its collection."""
-        return key_string(_OBJECT_ID_ELEMENT + self.builder.bucket_id + b"\0")
-
-    def takes(self, time_ms: int) -> bool:
-        """Whether the time lies in what it covers."""
-        return bool(0 <= time_ms - self.builder.min_ms < self.span_ms)
-
-
 @dataclass(slots=True)
 class CommitReport:
-    """What one commit wrote, for the counters."""
+    """What one commit wrote: buckets, each with what it takes in memory and its schema version as it was stored."""
 
-    inserted: list[OpenBucket]
-    updated: list[OpenBucket]
+    inserted: list[tuple[OpenBucket, int, int]]
+    updated: list[tuple[OpenBucket, int, int]]
 
 
 class BucketCommits:
@@ -80,23 +47,26 @@ class BucketCommits:
         self._on_lost = on_lost
         self._staged: dict[OpenBucket, None] = {}
         self._writing: list[OpenBucket] = []
+        self._unstored: set[tuple[int, bytes]] = set()
+        """Collection and id of the buckets that are staged or being written."""
         self._waiting: list[asyncio.Future[None]] = []
         self._running: asyncio.Task[None] | None = None
-        self.waits = 0
-        """How often somebody waited for a commit that was under way."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether whoever commits now has to wait for a commit that has begun."""
+        return self._running is not None and not self._running.done()
 
     def stage(self, bucket: OpenBucket) -> None:
         """The bucket holds something that the next commit has to store."""
-        bucket.staged = True
-        self._staged[bucket] = None
+        if not bucket.staged:
+            bucket.staged = True
+            self._staged[bucket] = None
+            self._unstored.add((bucket.collection_id, bucket.bucket_id))
 
-    def unstored(self, collection_id: int) -> set[bytes]:
-        """Ids of the collection's buckets that are not stored as they are in memory."""
-        return {
-            bucket.builder.bucket_id
-            for bucket in (*self._staged, *self._writing)
-            if bucket.collection_id == collection_id
-        }
+    def waits_for(self, collection_id: int, bucket_id: bytes) -> bool:
+        """Whether this bucket of the collection is not stored as it is in memory."""
+        return (collection_id, bucket_id) in self._unstored
 
     async def commit(self) -> None:
         """Wait until everything staged so far is durable.
@@ -107,10 +77,8 @@ class BucketCommits:
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(done)
-        if self._running is None or self._running.done():
+        if not self.under_way:
             self._running = asyncio.get_running_loop().create_task(self._run())
-        else:
-            self.waits += 1
         await done
 
     async def _run(self) -> None:
@@ -118,72 +86,89 @@ class BucketCommits:
             buckets, waiting = list(self._staged), self._waiting
             self._staged, self._waiting = {}, []
             self._writing = buckets
+            for bucket in buckets:
+                bucket.staged, bucket.writing = False, True
             try:
-                await self._store(buckets)
+                report = await self._store(buckets)
             except (BucketsChanged, DuplicateKey):
                 self._give_up(buckets, waiting, BucketsChanged())
             except Exception as error:
                 # Whatever it is, nobody may be left waiting for it; those who wait raise it to their clients.
                 self._give_up(buckets, waiting, error)
             else:
+                self._written()
+                self._on_stored(report)
                 _settle(waiting, None)
-            finally:
-                self._writing = []
 
-    async def _store(self, buckets: list[OpenBucket]) -> None:
-        for bucket in buckets:
-            bucket.staged = False
-        writes = [(bucket, bucket.builder.document()) for bucket in buckets]
+    async def _store(self, buckets: list[OpenBucket]) -> CommitReport:
+        # The builders belong to the event loop: the writer's thread gets bytes.
+        written = bucket_documents([bucket.builder for bucket in buckets])
         by_namespace: dict[Namespace, list[tuple[OpenBucket, bytes]]] = {}
-        for bucket, raw in writes:
+        for bucket, (raw, _, _, _) in zip(buckets, written, strict=True):
             by_namespace.setdefault(bucket.namespace, []).append((bucket, raw))
 
-        def work(transaction: Transaction) -> None:
-            for namespace, rows in by_namespace.items():
-                _write(self._catalog, transaction, namespace, rows)
+        def work(transaction: Transaction) -> list[tuple[OpenBucket, Entries]]:
+            return [
+                known
+                for namespace, rows in by_namespace.items()
+                for known in _write(self._catalog, transaction, namespace, rows)
+            ]
 
-        await self._engine.write(work)
+        for bucket, entries in await self._engine.write(work):
+            bucket.entries = entries
         report = CommitReport([], [])
-        for bucket, raw in writes:
-            (report.inserted if bucket.stored is None else report.updated).append(bucket)
-            bucket.stored = digest(raw)
-        self._on_stored(report)
+        for bucket, (_, print_of, memory_bytes, version) in zip(buckets, written, strict=True):
+            row = (bucket, memory_bytes, version)
+            (report.inserted if bucket.stored is None else report.updated).append(row)
+            bucket.stored = print_of
+        return report
+
+    def _written(self) -> None:
+        """What was being written is stored, or given up."""
+        for bucket in self._writing:
+            bucket.writing = False
+            if not bucket.staged:
+                self._unstored.discard((bucket.collection_id, bucket.bucket_id))
+        self._writing = []
 
     def _give_up(self, buckets: list[OpenBucket], waiting: list["asyncio.Future[None]"], error: Exception) -> None:
         """Forget the buckets, and those that were staged meanwhile; tell everybody."""
-        self._on_lost([*buckets, *self._staged])
+        lost = [*buckets, *self._staged]
         later, self._waiting = self._waiting, []
+        for bucket in self._staged:
+            bucket.staged = False
         self._staged = {}
+        self._unstored.clear()
+        self._written()
+        self._on_lost(lost)
         _settle(waiting, error)
         _settle(later, BucketsChanged())
 
 
 def _write(
     catalog: Catalog, transaction: Transaction, namespace: Namespace, rows: list[tuple[OpenBucket, bytes]]
-) -> None:
-    """Store the buckets of one collection, each of which must lie there as it was left."""
+) -> list[tuple[OpenBucket, Entries]]:
+    """Store the buckets of one collection, each of which must lie there as it was left; returns their index entries."""
     collection = catalog.collection_in(transaction, namespace)
+    if collection is None:
+        raise BucketsChanged
     new: list[bytes] = []
-    changes: list[tuple[bytes, bytes, bytes]] = []
+    known: list[OpenBucket] = []
+    changes: list[documents.Rewrite] = []
     for bucket, raw in rows:
-        if collection is None or collection.id != bucket.collection_id:
+        if collection.id != bucket.collection_id:
             raise BucketsChanged
         if bucket.stored is None:
             new.append(raw)
             continue
         old = documents.fetch(transaction, collection, bucket.record_key)
-        if old is None or digest(old) != bucket.stored:
+        if old is None or fingerprint(old) != bucket.stored:
             raise BucketsChanged
-        changes.append((bucket.record_key, old, raw))
-    if collection is not None:
-        if new:
-            documents.insert_many(transaction, collection, new)
-        documents.replace_many(transaction, collection, changes)
-
-
-def digest(raw: bytes) -> bytes:
-    """What is remembered of stored bytes, to know them again."""
-    return blake2b(raw, digest_size=16).digest()
+        known.append(bucket)
+        changes.append((bucket.record_key, old, raw, bucket.entries))
+    if new:
+        documents.insert_many(transaction, collection, new)
+    return list(zip(known, documents.rewrite_many(transaction, collection, changes), strict=True))
 
 
 def _settle(waiting: list["asyncio.Future[None]"], error: Exception | None) -> None:

@@ -20,8 +20,13 @@ from ..storage.engine import Snapshot, Transaction
 from ..storage.errors import DuplicateKey as KeyTaken
 from ..storage.keys import after, number_key, number_of
 from .collections import Collection
-from .index_entries import add_entry, bound_string, cut_high, cut_low, duplicate, entry_keys, remove_entry
+from .index_entries import add_entry, bound_string, cut_high, cut_low, duplicate, entry_keys, move_entry, remove_entry
 from .index_specs import IndexSpec
+
+Entries = tuple[tuple[int, ...], list[list[bytes]]]
+"""Numbers of the indexes of a collection, and the keys under which each of them keeps a document."""
+Rewrite = tuple[bytes, bytes, bytes, Entries | None]
+"""Record key, document as it is stored, document as it will be, and the entries of the first where they are known."""
 
 _STATS: Final = struct.Struct(">QQQ")
 _STATS_PREFIX: Final = b"stats"
@@ -112,27 +117,42 @@ def replace_many(
     transaction: Transaction, collection: Collection, changes: Iterable[tuple[bytes, bytes, bytes]]
 ) -> None:
     """The same for several, each as record key, document, and new document."""
+    rewrite_many(transaction, collection, ((*change, None) for change in changes))
+
+
+def rewrite_many(transaction: Transaction, collection: Collection, changes: Iterable[Rewrite]) -> list[Entries]:
+    """The same where the index entries may be known from the last time; returns those that each document has now."""
     grown = 0
-    for record_key, old, new in changes:
-        _replace(transaction, collection, record_key, old, new)
+    prefix = number_key(collection.id)
+    indexes = collection.indexes
+    ids = tuple(index.id for index in indexes)
+    shared = [None if index.unique else number_key(index.id) for index in indexes]
+    rewritten: list[Entries] = []
+    for record_key, old, new, known in changes:
+        if len(new) > DOCUMENT_BYTES_MAX_INTERNAL:
+            raise BSONObjectTooLarge(f"Resulting document after update is larger than {DOCUMENT_BYTES_MAX_INTERNAL}")
+        transaction.put("records", prefix + record_key, new)
+        now = [entry_keys(transaction, index, new) for index in indexes]
+        before = known[1] if known is not None and known[0] == ids else None
+        if before is None:
+            before = [entry_keys(transaction, index, old) for index in indexes]
+        for index, own, had, has in zip(indexes, shared, before, now, strict=True):
+            if had == has:
+                continue
+            if own is not None and len(had) == 1 == len(has):
+                move_entry(transaction, own, had[0], has[0], record_key)
+            else:
+                for key in set(had).difference(has):
+                    remove_entry(transaction, index, key, record_key)
+                for key in set(has).difference(had):
+                    add_entry(transaction, collection, index, key, record_key, new)
         grown += len(new) - len(old)
+        rewritten.append((ids, now))
     if grown:
         stats = read_stats(transaction, collection)
         stats.data_bytes += grown
         write_stats(transaction, collection, stats)
-
-
-def _replace(transaction: Transaction, collection: Collection, record_key: bytes, old: bytes, new: bytes) -> None:
-    if len(new) > DOCUMENT_BYTES_MAX_INTERNAL:
-        raise BSONObjectTooLarge(f"Resulting document after update is larger than {DOCUMENT_BYTES_MAX_INTERNAL}")
-    transaction.put("records", number_key(collection.id) + record_key, new)
-    for index in collection.indexes:
-        before = set(entry_keys(transaction, index, old))
-        now = set(entry_keys(transaction, index, new))
-        for key in before - now:
-            remove_entry(transaction, index, key, record_key)
-        for key in now - before:
-            add_entry(transaction, collection, index, key, record_key, new)
+    return rewritten
 
 
 def remove(transaction: Transaction, collection: Collection, record_key: bytes, old: bytes) -> None:

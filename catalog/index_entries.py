@@ -117,6 +117,13 @@ def remove_entry(transaction: Transaction, index: IndexSpec, key: bytes, record_
         transaction.delete("indexes", entry)
 
 
+def move_entry(transaction: Transaction, prefix: bytes, key: bytes, new_key: bytes, record_key: bytes) -> None:
+    """Keep a record under another key of an index that is not unique; `prefix` is the key of the index's number."""
+    suffix = _suffix(record_key)
+    transaction.delete("indexes", prefix + key + suffix)
+    transaction.put("indexes", prefix + new_key + suffix, record_key)
+
+
 def duplicate(collection: Collection, index: IndexSpec, key: bytes, raw: bytes) -> DuplicateKey:
     """MongoDB's words for a key that a unique index holds already."""
     collation = index.collation

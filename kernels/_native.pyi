@@ -187,16 +187,37 @@ class Partition:
         """What is refused: position in the batch, MongoDB's code, and the message."""
 
     @property
+    def series(self) -> list[tuple[Run, bytes | None, int]]:
+        """Each run with its meta and the time of its first measurement."""
+
+    @property
     def count(self) -> int:
         """How many documents the batch held."""
 
-def partition(documents: bytes | list[bytes], time_field: str, meta_field: str | None) -> Partition:
+    @property
+    def measurements(self) -> int:
+        """How many of them are in the runs."""
+
+    @property
+    def extended(self) -> bool:
+        """Whether a time lies outside of 1970 to 2038, where the `_id` of a bucket cannot tell it."""
+
+def partition(
+    documents: bytes | list[bytes],
+    time_field: str,
+    meta_field: str | None,
+    *,
+    bytes_max: int = ...,
+    stop: int = ...,
+) -> Partition:
     """Take a batch of measurements apart by series, without making a Python object of a document.
 
     Args:
         documents: raw documents back to back in one buffer, or one by one.
         time_field: the field that must hold a date; the first of that name counts.
         meta_field: the field that names the series; None where all measurements are one series.
+        bytes_max: a longer document is refused, with code 10334.
+        stop: documents from this position on are left alone.
 
     A document without `_id` gets a new ObjectId in front. Meta values are normalised: the fields of every object in
     them, also within arrays, sorted by name; they are equal where their bytes are.
@@ -215,7 +236,6 @@ class BucketBuilder:
     def __new__(
         cls,
         time_field: str,
-        meta_field: str | None,
         meta: bytes | None,
         bucket_id: bytes,
         min_ms: int,
@@ -233,9 +253,7 @@ class BucketBuilder:
         """
 
     @staticmethod
-    def from_document(
-        bucket: bytes, time_field: str, meta_field: str | None, collate: Callable[[str], bytes] | None = None
-    ) -> BucketBuilder:
+    def from_document(bucket: bytes, time_field: str, collate: Callable[[str], bytes] | None = None) -> BucketBuilder:
         """Go on with a stored bucket of any version; one of version 1 is sorted and becomes 2.
 
         Raises:
@@ -406,8 +424,36 @@ def bucket_summary(bucket: bytes, time_field: str) -> tuple[int, int, bool, int,
         BucketError: it has no well-formed control.
     """
 
+def append_runs(
+    builders: list[BucketBuilder],
+    runs: list[Run],
+    *,
+    span_ms: int,
+    max_count: int,
+    effective_max: int,
+    absolute_max: int,
+    min_count: int,
+    large_threshold: int = 512,
+) -> list[tuple[int, str | None, bool] | None]:
+    """`append_run` of each run, from its beginning, to its bucket; None for a run that was taken without anything to say.
+
+    No bucket may be there twice. Lets other threads run.
+
+    Raises:
+        ValueError: not one bucket for each run.
+    """
+
+def bucket_documents(builders: list[BucketBuilder]) -> list[tuple[bytes, bytes, int, int]]:
+    """Of each bucket its document, the document's fingerprint, about what it takes in memory, and its version.
+
+    Lets other threads run.
+    """
+
+def fingerprint(document: bytes) -> bytes:
+    """Sixteen bytes that tell these bytes from others; no protection against somebody who looks for equal ones."""
+
 def keep_rows(
-    bucket: bytes, time_field: str, meta_field: str | None, keep: bytes, collate: Callable[[str], bytes] | None = None
+    bucket: bytes, time_field: str, keep: bytes, collate: Callable[[str], bytes] | None = None
 ) -> bytes | None:
     """The bucket with only the rows whose byte in `keep` is not 0, rewritten with the same `_id` and `control.min` of time.
 

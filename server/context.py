@@ -69,6 +69,8 @@ class Services:
     """Connected clients by connection id."""
     slow_ms: int = 100
     """What takes longer is logged; `profile` changes it."""
+    memory_bytes: int = 1 << 30
+    """What the machine, or a control group, gives."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Objects of parts that only some commands know (locks of fsync, profile levels …), by name."""
 

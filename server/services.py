@@ -22,6 +22,7 @@ from .counters import Counters
 from .cursors import CursorRegistry
 from .expiry import open_monitor
 from .log_file import LogFile
+from .machine import memory_limit_mib
 from .operations import OperationRegistry
 from .parameters import Parameters, parameter_error
 from .sessions import SessionRegistry
@@ -77,6 +78,7 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
             write_gate=WriteGate(),
             rotate_log=log_file.rotate,
             slow_ms=config.slow_ms,
+            memory_bytes=memory_limit_mib() << 20,
         )
         _open_data(services, stack)
         await services.catalog.resume()

@@ -120,7 +120,7 @@ class Remover:
     def _keep(self, transaction: Transaction, buckets: Collection, record_key: bytes, raw: bytes, keep: bytes) -> int:
         removed = keep.count(0)
         if removed:
-            left = keep_rows(raw, self._options.time_field, self._options.meta_field, keep, buckets.collate)
+            left = keep_rows(raw, self._options.time_field, keep, buckets.collate)
             if left is None:
                 documents.remove(transaction, buckets, record_key, raw)
             else:

@@ -5,13 +5,21 @@ from typing import Any, Final, Protocol
 from ..catalog.buckets import BucketCatalog, BucketLimits
 from ..catalog.catalog import Catalog
 from ..catalog.collections import Collection
-from ..common.errors import BSONObjectTooLarge
+from ..catalog.timeseries_options import TimeseriesOptions
+from ..common.errors import InvalidBSON, InvalidLength
+from ..common.limits import WRITE_BATCH_MAX
 from ..common.values import Document
 from ..kernels import Partition, partition
 from ..storage.engine import Engine
 
 MEASUREMENT_BYTES_MAX: Final = 5_300_000
 """A larger one would stand three times in its bucket (smallest, greatest, data), which may have 16 MiB."""
+
+_IDLE_SHARE_PER_MILLE: Final = 25
+"""Open buckets may take 2.5 % of the machine's memory."""
+_CACHE_LEFT_BYTES: Final = 1 << 30
+_CACHE_BYTES_MIN: Final = 256 << 20
+"""The share of a bucket is reckoned from the cache that MongoDB would have: half of what is beyond 1 GiB, at least 256 MiB."""
 
 
 class Services(Protocol):
@@ -21,37 +29,41 @@ class Services(Protocol):
     catalog: Catalog
     buckets: Any
     parameters: Any
+    memory_bytes: int
     on_drop: list[Any]
     status_sections: dict[str, Any]
 
 
 async def insert_measurements(
-    services: Services, collection: Collection, raws: list[bytes], ordered: bool
-) -> tuple[int, list[Document]]:
+    services: Services, collection: Collection, raws: bytes | list[bytes], ordered: bool
+) -> tuple[int, int, list[Document]]:
     """Insert measurements into a time-series collection; they are durable together when this returns.
 
     Args:
         collection: the time-series collection (its view).
-        raws: raw documents.
+        raws: raw documents, back to back or one by one.
         ordered: stop at the first that is refused.
 
     Returns:
-        How many went in, and a row of `writeErrors` for each that did not.
+        How many there were, how many went in, and a row of `writeErrors` for each that did not.
 
     Raises:
+        InvalidLength: there is none, or too many.
         MongoError, StorageError: nothing was stored.
     """
     options = collection.timeseries
     assert options is not None, collection.namespace
-    batch, errors = _partition(raws, options.time_field, options.meta_field)
+    batch = _partition(raws, options)
+    if not 0 < batch.count <= WRITE_BATCH_MAX:
+        raise InvalidLength(f"Write batch sizes must be between 1 and {WRITE_BATCH_MAX}. Got {batch.count} operations.")
+    errors = batch.errors
     if ordered and errors:
-        first = min(errors, key=lambda row: int(row["index"]))
-        batch, _ = _partition(raws[: first["index"]], options.time_field, options.meta_field)
-        errors = [first]
-    count = sum(len(run) for run in batch.runs)
-    if count:
-        await bucket_catalog(services).insert(collection.namespace.buckets, batch.runs)
-    return count, errors
+        errors = [min(errors)]
+        batch = _partition(raws, options, stop=errors[0][0])
+    if batch.measurements:
+        await bucket_catalog(services).insert(collection.namespace.buckets, batch)
+    rows: list[Document] = [{"index": index, "code": code, "errmsg": text} for index, code, text in errors]
+    return batch.count, batch.measurements, rows
 
 
 def bucket_catalog(services: Services) -> BucketCatalog:
@@ -59,7 +71,12 @@ def bucket_catalog(services: Services) -> BucketCatalog:
     if services.buckets is None:
         parameters = services.parameters
 
+        memory_bytes = services.memory_bytes
+        memory_default = memory_bytes * _IDLE_SHARE_PER_MILLE // 1000
+        cache_bytes = max((memory_bytes - _CACHE_LEFT_BYTES) // 2, _CACHE_BYTES_MIN)
+
         def limits() -> BucketLimits:
+            threshold = int(parameters["timeseriesIdleBucketExpiryMemoryUsageThreshold"])
             return BucketLimits(
                 count_max=int(parameters["timeseriesBucketMaxCount"]),
                 count_min=int(parameters["timeseriesBucketMinCount"]),
@@ -67,6 +84,9 @@ def bucket_catalog(services: Services) -> BucketCatalog:
                 size_min=int(parameters["timeseriesBucketMinSize"]),
                 large_measurement=int(parameters["timeseriesLargeMeasurementThreshold"]),
                 version=int(parameters["timeseriesBucketVersion"]),
+                memory_max=threshold if threshold > 0 else memory_default,
+                expired_max=int(parameters["timeseriesIdleBucketExpiryMaxCountPerAttempt"]),
+                cache_bytes=cache_bytes,
             )
 
         made = BucketCatalog(services.engine, services.catalog, limits)
@@ -77,15 +97,14 @@ def bucket_catalog(services: Services) -> BucketCatalog:
     return found
 
 
-def _partition(raws: list[bytes], time_field: str, meta_field: str | None) -> tuple[Partition, list[Document]]:
-    """The runs of a batch, and what is refused of it."""
-    too_large = {index for index, raw in enumerate(raws) if len(raw) > MEASUREMENT_BYTES_MAX}
-    errors = [
-        BSONObjectTooLarge(f"a measurement of {len(raws[index])} bytes does not fit into a bucket").write_error(index)
-        for index in sorted(too_large)
-    ]
-    kept = [index for index in range(len(raws)) if index not in too_large] if too_large else None
-    batch = partition(raws if kept is None else [raws[index] for index in kept], time_field, meta_field)
-    for index, code, message in batch.errors:
-        errors.append({"index": index if kept is None else kept[index], "code": code, "errmsg": message})
-    return batch, errors
+def _partition(raws: bytes | list[bytes], options: TimeseriesOptions, stop: int | None = None) -> Partition:
+    """The runs of a batch up to a position, and what is refused of it.
+
+    Raises:
+        InvalidBSON: the bytes are no documents.
+    """
+    limits = {} if stop is None else {"stop": stop}
+    try:
+        return partition(raws, options.time_field, options.meta_field, bytes_max=MEASUREMENT_BYTES_MAX, **limits)
+    except ValueError as error:
+        raise InvalidBSON(str(error)) from error

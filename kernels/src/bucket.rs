@@ -2,13 +2,11 @@
 
 use crate::bucket_columns::Column;
 use crate::control::{Keep, Node};
-use crate::elements::{kind, Element, Malformed};
+use crate::elements::{kind, Malformed};
 use crate::keystring::Collate;
+use crate::lot::{Lot, Part, View};
 use crate::partition::Measurement;
 use std::sync::Arc;
-
-/// The bytes that a batch lies in.
-pub type Buffer = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
 /// Overhead of a new field in the sizes that MongoDB reckons with.
 pub const FIELD_OVERHEAD: usize = 12;
@@ -54,8 +52,6 @@ pub struct Field {
     pub least: Node,
     pub greatest: Node,
     pub column: Column,
-    /// The latest measurement that has it, counted from 1.
-    pub seen: usize,
 }
 
 impl Field {
@@ -66,7 +62,6 @@ impl Field {
             least: Node::Unset,
             greatest: Node::Unset,
             column: Column::new(version),
-            seen: 0,
         }
     }
 }
@@ -74,7 +69,7 @@ impl Field {
 /// A measurement that was taken but is not yet in the columns.
 #[derive(Clone)]
 pub struct Pending {
-    pub buffer: Buffer,
+    pub lot: Arc<Lot>,
     pub measurement: Measurement,
 }
 
@@ -83,7 +78,6 @@ pub struct Pending {
 pub struct Bucket {
     pub id: [u8; 12],
     pub time_field: Vec<u8>,
-    pub meta_field: Option<Vec<u8>>,
     pub meta: Option<Vec<u8>>,
     pub min_ms: i64,
     pub max_ms: i64,
@@ -110,7 +104,6 @@ impl Bucket {
     pub fn new(
         id: [u8; 12],
         time_field: &[u8],
-        meta_field: Option<&[u8]>,
         meta: Option<&[u8]>,
         min_ms: i64,
         version: i32,
@@ -119,7 +112,6 @@ impl Bucket {
         Self {
             id,
             time_field: time_field.to_vec(),
-            meta_field: meta_field.map(<[u8]>::to_vec),
             meta: meta.map(<[u8]>::to_vec),
             min_ms,
             max_ms: min_ms,
@@ -166,7 +158,7 @@ impl Bucket {
         let pending: usize = self
             .pending
             .iter()
-            .map(|pending| 64 + pending.measurement.end - pending.measurement.start)
+            .map(|pending| 64 + (pending.measurement.end - pending.measurement.start) as usize)
             .sum();
         256 + fields + pending + self.meta.as_ref().map_or(0, Vec::capacity)
     }
@@ -175,26 +167,35 @@ impl Bucket {
     /// first time, kept open although it is large.
     pub fn append(
         &mut self,
-        buffer: &Buffer,
+        lot: &Arc<Lot>,
         measurements: &[Measurement],
         limits: &Limits,
         collate: Option<Collate<'_>>,
     ) -> Result<(usize, Option<Refusal>, bool), Malformed> {
         let kept_before = self.kept_open;
+        let view = lot.view();
+        let mut places = Vec::new();
         for (taken, measurement) in measurements.iter().enumerate() {
-            if let Some(refusal) = self.append_one(buffer, measurement, limits, collate)? {
-                return Ok((taken, Some(refusal), self.kept_open != kept_before));
+            let refusal = self.take(view, measurement, limits, collate, &mut places)?;
+            if refusal.is_some() {
+                return Ok((taken, refusal, self.kept_open != kept_before));
             }
+            self.pending.push(Pending {
+                lot: Arc::clone(lot),
+                measurement: *measurement,
+            });
         }
         Ok((measurements.len(), None, self.kept_open != kept_before))
     }
 
-    fn append_one(
+    /// Takes a measurement into control and into the sizes, or says why it does not fit.
+    fn take(
         &mut self,
-        buffer: &Buffer,
+        lot: View<'_>,
         measurement: &Measurement,
         limits: &Limits,
         collate: Option<Collate<'_>>,
+        places: &mut Vec<Option<usize>>,
     ) -> Result<Option<Refusal>, Malformed> {
         if measurement.time_ms.saturating_sub(self.min_ms) >= limits.span_ms {
             return Ok(Some(Refusal::TimeForward));
@@ -206,8 +207,8 @@ impl Bucket {
         if count >= limits.max_count {
             return Ok(Some(Refusal::Count));
         }
-        let bytes = buffer.as_ref().as_ref();
-        let fit = self.fit(measurement, bytes, limits)?;
+        let parts = lot.parts(measurement);
+        let fit = self.fit(lot, parts, limits, places)?;
         if count > 0 {
             let size = self.size_bytes() + fit.fixed_bytes + fit.value_bytes;
             if size > limits.effective_max {
@@ -220,23 +221,21 @@ impl Bucket {
                 return Ok(Some(Refusal::Schema));
             }
         }
-        self.merge(measurement, bytes, collate)?;
+        self.merge(lot, parts, collate, places)?;
         self.fixed_bytes += fit.fixed_bytes;
         self.pending_bytes += fit.value_bytes;
         self.max_ms = self.max_ms.max(measurement.time_ms);
-        self.pending.push(Pending {
-            buffer: Arc::clone(buffer),
-            measurement: *measurement,
-        });
         Ok(None)
     }
 
-    /// What the measurement would add, and whether its types are those of the bucket.
+    /// What the measurement would add, and whether its types are those of the bucket. Leaves in `places` which field of the bucket
+    /// each of its parts belongs to, None where there is none yet.
     fn fit(
         &self,
-        measurement: &Measurement,
-        bytes: &[u8],
+        lot: View<'_>,
+        parts: &[Part],
         limits: &Limits,
+        places: &mut Vec<Option<usize>>,
     ) -> Result<Fit, Malformed> {
         let mut fit = Fit {
             fixed_bytes: 0,
@@ -247,28 +246,26 @@ impl Bucket {
             // "meta" with its NUL; the type byte is part of the meta.
             fit.fixed_bytes += self.meta.as_ref().map_or(0, |meta| meta.len() + 5);
         }
-        let digits = decimal_digits(self.count());
+        places.clear();
         let mut cursor = 0;
-        for element in measurement.fields(bytes)? {
-            let element = element?;
-            if self.is_meta(&element) {
-                continue;
-            }
-            match self.find(element.name, cursor) {
-                Some(position) => {
-                    cursor = position + 1;
-                    if let Some(field) = self.at(position) {
-                        fit.schema =
-                            fit.schema && field.least.accepts(element.kind, element.value)?;
-                    }
+        for part in parts {
+            let name = lot.name(part);
+            let length = part.length as usize;
+            let found = self.find(name, cursor);
+            let at = found.and_then(|position| self.order.get(position)).copied();
+            places.push(at);
+            match at.and_then(|at| self.fields.get(at)) {
+                Some(field) => {
+                    cursor = found.map_or(0, |position| position + 1);
+                    fit.schema = fit.schema && field.least.accepts(part.kind, lot.value(part))?;
                 }
                 None => {
-                    let whole = element.name.len() + element.value.len() + 2;
-                    fit.fixed_bytes += FIELD_OVERHEAD + element.name.len() + 2 * whole;
+                    let whole = name.len() + length + 2;
+                    fit.fixed_bytes += FIELD_OVERHEAD + name.len() + 2 * whole;
                 }
             }
-            if element.value.len() > limits.large_threshold {
-                fit.value_bytes += element.value.len() + digits + 1;
+            if length > limits.large_threshold {
+                fit.value_bytes += length + decimal_digits(self.count()) + 1;
             }
         }
         Ok(fit)
@@ -277,46 +274,28 @@ impl Bucket {
     /// Takes the measurement into control.
     fn merge(
         &mut self,
-        measurement: &Measurement,
-        bytes: &[u8],
+        lot: View<'_>,
+        parts: &[Part],
         collate: Option<Collate<'_>>,
+        places: &[Option<usize>],
     ) -> Result<(), Malformed> {
-        let number = self.count() + 1;
-        let mut cursor = 0;
-        for element in measurement.fields(bytes)? {
-            let element = element?;
-            if self.is_meta(&element) {
-                continue;
-            }
-            let position = self
-                .find(element.name, cursor)
-                .unwrap_or_else(|| self.insert(element.name, cursor));
-            cursor = position + 1;
-            let Some(field) = self
-                .order
-                .get(position)
-                .and_then(|at| self.fields.get_mut(*at))
-            else {
+        let mut before: Option<usize> = None;
+        for (part, place) in parts.iter().zip(places) {
+            let at = match place {
+                Some(at) => *at,
+                None => self.insert(lot.name(part), before),
+            };
+            before = Some(at);
+            let Some(field) = self.fields.get_mut(at) else {
                 continue;
             };
-            // A name that comes again does not count.
-            if field.seen != number {
-                field.seen = number;
-                field
-                    .least
-                    .merge(element.kind, element.value, Keep::Least, collate)?;
-                field
-                    .greatest
-                    .merge(element.kind, element.value, Keep::Greatest, collate)?;
-            }
+            let value = lot.value(part);
+            field.least.merge(part.kind, value, Keep::Least, collate)?;
+            field
+                .greatest
+                .merge(part.kind, value, Keep::Greatest, collate)?;
         }
         Ok(())
-    }
-
-    /// Whether the element is the meta field, which has no column.
-    #[inline]
-    pub fn is_meta(&self, element: &Element<'_>) -> bool {
-        self.meta_field.as_deref() == Some(element.name)
     }
 
     /// Where in the order of control a field stands, looked for from `cursor` on and then from the beginning.
@@ -330,15 +309,15 @@ impl Bucket {
             .or_else(|| before.iter().position(named))
     }
 
-    fn at(&self, position: usize) -> Option<&Field> {
-        self.fields.get(*self.order.get(position)?)
-    }
-
-    fn insert(&mut self, name: &[u8], position: usize) -> usize {
-        let position = position.min(self.order.len());
-        self.order.insert(position, self.fields.len());
+    /// A new field, in control behind another one, or first; returns its place among the fields.
+    fn insert(&mut self, name: &[u8], before: Option<usize>) -> usize {
+        let position = before
+            .and_then(|before| self.order.iter().position(|at| *at == before))
+            .map_or(0, |position| position + 1);
+        let at = self.fields.len();
+        self.order.insert(position, at);
         self.fields.push(Field::new(name, self.version));
-        position
+        at
     }
 }
 

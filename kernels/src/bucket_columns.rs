@@ -4,7 +4,7 @@ use crate::bucket::Bucket;
 use crate::column::{ColumnEncoder, ColumnError};
 use crate::elements::kind;
 use crate::unpack::Failure;
-use crate::writer::{begin, begin_named, binary, element, end, int32, Digits};
+use crate::writer::{begin, begin_named, element, end, header, int32, Digits};
 
 const COLUMN_SUBTYPE: u8 = 7;
 
@@ -77,11 +77,17 @@ impl Column {
     fn write(&self, name: &[u8], out: &mut Vec<u8>) -> Result<usize, Failure> {
         match self {
             Self::Compressed(encoder) => {
-                let bytes = encoder.finish()?;
-                if !binary(out, name, COLUMN_SUBTYPE, &bytes) {
-                    return Err(Failure::new(10334, "a column is too long for BSON"));
+                header(out, kind::BINARY, name);
+                let begun = out.len();
+                out.extend_from_slice(&[0, 0, 0, 0, COLUMN_SUBTYPE]);
+                encoder.finish_into(out)?;
+                let bytes = out.len() - begun - 5;
+                let length = i32::try_from(bytes)
+                    .map_err(|_| Failure::new(10334, "a column is too long for BSON"))?;
+                if let Some(place) = out.get_mut(begun..begun + 4) {
+                    place.copy_from_slice(&length.to_le_bytes());
                 }
-                Ok(bytes.len())
+                Ok(bytes)
             }
             Self::Plain { body, .. } => {
                 let begun = begin_named(out, kind::OBJECT, name);
@@ -151,14 +157,10 @@ impl Bucket {
             }
         }
         for pending in &pending {
-            let bytes = pending.buffer.as_ref().as_ref();
+            let lot = pending.lot.view();
             let mut cursor = 0;
-            for element in pending.measurement.fields(bytes)? {
-                let element = element?;
-                if self.is_meta(&element) {
-                    continue;
-                }
-                let Some(position) = self.find(element.name, cursor) else {
+            for part in lot.parts(&pending.measurement) {
+                let Some(position) = self.find(lot.name(part), cursor) else {
                     continue;
                 };
                 cursor = position + 1;
@@ -169,7 +171,7 @@ impl Bucket {
                 if let Some(field) = field {
                     field
                         .column
-                        .append(self.encoded, element.kind, element.value)?;
+                        .append(self.encoded, part.kind, lot.value(part))?;
                 }
             }
             self.encoded += 1;

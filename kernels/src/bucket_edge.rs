@@ -1,20 +1,23 @@
 //! The edge to Python of partitioning and of buckets that are being filled.
 
-use crate::bucket::{Bucket, Buffer, Limits};
+use crate::bucket::{Bucket, Limits, Refusal};
 use crate::bucket_check;
 use crate::keystring::{self, Collate};
-use crate::partition::{partition as take_apart, Batch, Measurement, Series};
+use crate::lot::Lot;
+use crate::partition::{partition as take_apart, Batch, Measurement, Reading, Series};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use std::sync::Arc;
 
-/// A batch and the bytes it lies in.
+/// A batch and what it lies in.
 struct Shared {
-    buffer: Buffer,
+    lot: Arc<Lot>,
     batch: Batch,
 }
+
+type SeriesRow<'py> = (Run, Option<Bound<'py, PyBytes>>, i64);
 
 #[pyclass(frozen, module = "bucketd.kernels._native")]
 struct Partition {
@@ -41,6 +44,38 @@ impl Partition {
     #[getter]
     fn count(&self) -> usize {
         self.shared.batch.count
+    }
+
+    /// Each run with its meta and its first time.
+    #[getter]
+    fn series<'py>(&self, py: Python<'py>) -> Vec<SeriesRow<'py>> {
+        let row = |(at, series): (usize, &Series)| {
+            let run = Run {
+                shared: Arc::clone(&self.shared),
+                at,
+            };
+            let meta = series.meta.as_ref().map(|meta| PyBytes::new(py, meta));
+            let first = series.measurements.first();
+            (run, meta, first.map_or(0, |first| first.time_ms))
+        };
+        self.shared
+            .batch
+            .series
+            .iter()
+            .enumerate()
+            .map(row)
+            .collect()
+    }
+
+    #[getter]
+    fn measurements(&self) -> usize {
+        let series = self.shared.batch.series.iter();
+        series.map(|series| series.measurements.len()).sum()
+    }
+
+    #[getter]
+    fn extended(&self) -> bool {
+        self.shared.batch.extended
     }
 }
 
@@ -91,12 +126,12 @@ impl Run {
         Ok(self.measurement(position)?.time_ms)
     }
 
-    fn index(&self, position: usize) -> PyResult<usize> {
+    fn index(&self, position: usize) -> PyResult<u32> {
         Ok(self.measurement(position)?.index)
     }
 
     #[pyo3(signature = (start = 0, stop = None))]
-    fn indices(&self, start: usize, stop: Option<usize>) -> PyResult<Vec<usize>> {
+    fn indices(&self, start: usize, stop: Option<usize>) -> PyResult<Vec<u32>> {
         let all = &self.series()?.measurements;
         let stop = stop.unwrap_or(all.len()).min(all.len());
         let some = all.get(start.min(stop)..stop).unwrap_or_default();
@@ -104,11 +139,8 @@ impl Run {
     }
 
     fn document<'py>(&self, py: Python<'py>, position: usize) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = self.shared.buffer.as_ref().as_ref();
-        Ok(PyBytes::new(
-            py,
-            &self.measurement(position)?.document(bytes),
-        ))
+        let document = self.shared.lot.view().document(self.measurement(position)?);
+        Ok(PyBytes::new(py, &document))
     }
 }
 
@@ -133,23 +165,32 @@ fn joined(documents: &[PyBackedBytes]) -> PyResult<Vec<u8>> {
 }
 
 #[pyfunction]
-#[pyo3(signature = (documents, time_field, meta_field))]
+#[pyo3(signature = (documents, time_field, meta_field, *, bytes_max = usize::MAX, stop = usize::MAX))]
 fn partition(
     py: Python<'_>,
     documents: Documents,
     time_field: &str,
     meta_field: Option<&str>,
+    bytes_max: usize,
+    stop: usize,
 ) -> PyResult<Partition> {
-    let buffer: Buffer = match documents {
-        Documents::Buffer(bytes) => Arc::new(bytes),
-        Documents::List(list) => Arc::new(joined(&list)?),
+    let buffer: Box<dyn AsRef<[u8]> + Send + Sync> = match documents {
+        Documents::Buffer(bytes) => Box::new(bytes),
+        Documents::List(list) => Box::new(joined(&list)?),
     };
-    let batch = py.detach(|| {
-        let bytes = buffer.as_ref().as_ref();
-        take_apart(bytes, time_field.as_bytes(), meta_field.map(str::as_bytes))
+    let (buffer, batch, fields) = py.detach(|| {
+        let reading = Reading {
+            time_field: time_field.as_bytes(),
+            meta_field: meta_field.map(str::as_bytes),
+            bytes_max,
+            stop,
+        };
+        let taken = take_apart((*buffer).as_ref(), &reading);
+        taken.map(|(batch, fields)| (buffer, batch, fields))
     })?;
+    let lot = Arc::new(Lot::new(buffer, fields));
     Ok(Partition {
-        shared: Arc::new(Shared { buffer, batch }),
+        shared: Arc::new(Shared { lot, batch }),
     })
 }
 
@@ -181,11 +222,10 @@ fn collated<T: Send>(
 #[pymethods]
 impl BucketBuilder {
     #[new]
-    #[pyo3(signature = (time_field, meta_field, meta, bucket_id, min_ms, version = 2, collate = None))]
+    #[pyo3(signature = (time_field, meta, bucket_id, min_ms, version = 2, collate = None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         time_field: &str,
-        meta_field: Option<&str>,
         meta: Option<&[u8]>,
         bucket_id: &[u8],
         min_ms: i64,
@@ -207,24 +247,21 @@ impl BucketBuilder {
             }
             crate::validate::check_value(*type_byte, value, crate::validate::DEPTH_MAX)?;
         }
-        let meta_field = meta_field.map(str::as_bytes);
         Ok(Self {
-            bucket: Bucket::new(id, time_field.as_bytes(), meta_field, meta, min_ms, version),
+            bucket: Bucket::new(id, time_field.as_bytes(), meta, min_ms, version),
             collate,
         })
     }
 
     #[staticmethod]
-    #[pyo3(signature = (bucket, time_field, meta_field, collate = None))]
+    #[pyo3(signature = (bucket, time_field, collate = None))]
     fn from_document(
         py: Python<'_>,
         bucket: &[u8],
         time_field: &str,
-        meta_field: Option<&str>,
         collate: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let meta_field = meta_field.map(str::as_bytes);
-        let bucket = py.detach(|| Bucket::reopen(bucket, time_field.as_bytes(), meta_field))?;
+        let bucket = py.detach(|| Bucket::reopen(bucket, time_field.as_bytes()))?;
         Ok(Self { bucket, collate })
     }
 
@@ -256,9 +293,9 @@ impl BucketBuilder {
             .measurements
             .get(start..)
             .ok_or_else(|| PyIndexError::new_err("start is beyond the run"))?;
-        let buffer = &run.shared.buffer;
+        let lot = &run.shared.lot;
         let bucket = &mut self.bucket;
-        let append = |collate: Option<Collate<'_>>| bucket.append(buffer, rest, &limits, collate);
+        let append = |collate: Option<Collate<'_>>| bucket.append(lot, rest, &limits, collate);
         let (taken, refusal, kept_open) = collated(py, self.collate.as_ref(), append)?;
         Ok((taken, refusal.map(|refusal| refusal.name()), kept_open))
     }
@@ -322,19 +359,108 @@ impl BucketBuilder {
     }
 }
 
+/// Measurements taken, why no more, whether the bucket was kept open although it is large; None where all were taken.
+type Stopped = Option<(usize, Option<&'static str>, bool)>;
+
 #[pyfunction]
-#[pyo3(signature = (bucket, time_field, meta_field, keep, collate = None))]
+#[pyo3(signature = (builders, runs, *, span_ms, max_count, effective_max, absolute_max, min_count, large_threshold = 512))]
+#[allow(clippy::too_many_arguments)]
+fn append_runs(
+    py: Python<'_>,
+    mut builders: Vec<PyRefMut<'_, BucketBuilder>>,
+    runs: Vec<PyRef<'_, Run>>,
+    span_ms: i64,
+    max_count: usize,
+    effective_max: usize,
+    absolute_max: usize,
+    min_count: usize,
+    large_threshold: usize,
+) -> PyResult<Vec<Stopped>> {
+    let limits = Limits {
+        span_ms,
+        max_count,
+        effective_max,
+        absolute_max,
+        min_count,
+        large_threshold,
+    };
+    if builders.len() != runs.len() {
+        return Err(PyValueError::new_err("one bucket for each run"));
+    }
+    let collate = builders
+        .first()
+        .and_then(|builder| builder.collate.as_ref())
+        .map(|collate| collate.clone_ref(py));
+    let mut pairs = Vec::with_capacity(runs.len());
+    for (builder, run) in builders.iter_mut().zip(&runs) {
+        pairs.push((&mut builder.bucket, &run.shared.lot, run.series()?));
+    }
+    let outcomes = collated(py, collate.as_ref(), |collate| {
+        let append = |(bucket, lot, series): (&mut Bucket, &Arc<Lot>, &Series)| {
+            bucket.append(lot, &series.measurements, &limits, collate)
+        };
+        pairs.into_iter().map(append).collect::<Result<Vec<_>, _>>()
+    })?;
+    Ok(outcomes
+        .into_iter()
+        .map(|(taken, refusal, kept_open)| {
+            let stopped = refusal.is_some() || kept_open;
+            stopped.then(|| (taken, refusal.map(Refusal::name), kept_open))
+        })
+        .collect())
+}
+
+/// The document, its fingerprint, about what the bucket takes in memory, its version.
+type Written<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, usize, i32);
+
+#[pyfunction]
+fn bucket_documents<'py>(
+    py: Python<'py>,
+    mut builders: Vec<PyRefMut<'py, BucketBuilder>>,
+) -> PyResult<Vec<Written<'py>>> {
+    let buckets: Vec<&mut Bucket> = builders
+        .iter_mut()
+        .map(|builder| &mut builder.bucket)
+        .collect();
+    let written = py.detach(|| {
+        let write = |bucket: &mut Bucket| {
+            let document = bucket.document()?;
+            let print = fingerprint_of(&document);
+            Ok((document, print, bucket.memory_bytes(), bucket.version))
+        };
+        let all: Result<Vec<_>, crate::unpack::Failure> = buckets.into_iter().map(write).collect();
+        all
+    })?;
+    Ok(written
+        .into_iter()
+        .map(|(document, print, memory, version)| {
+            let document = PyBytes::new(py, &document);
+            (document, PyBytes::new(py, &print), memory, version)
+        })
+        .collect())
+}
+
+/// What tells stored bytes from others.
+fn fingerprint_of(bytes: &[u8]) -> [u8; 16] {
+    xxhash_rust::xxh3::xxh3_128(bytes).to_le_bytes()
+}
+
+#[pyfunction]
+fn fingerprint<'py>(py: Python<'py>, document: &[u8]) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, &fingerprint_of(document))
+}
+
+#[pyfunction]
+#[pyo3(signature = (bucket, time_field, keep, collate = None))]
 fn keep_rows<'py>(
     py: Python<'py>,
     bucket: &[u8],
     time_field: &str,
-    meta_field: Option<&str>,
     keep: &[u8],
     collate: Option<Py<PyAny>>,
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    let meta_field = meta_field.map(str::as_bytes);
     let kept = collated(py, collate.as_ref(), |collate| {
-        Bucket::keep_rows(bucket, time_field.as_bytes(), meta_field, keep, collate)
+        Bucket::keep_rows(bucket, time_field.as_bytes(), keep, collate)
     })?;
     Ok(kept.map(|kept| PyBytes::new(py, &kept)))
 }
@@ -371,6 +497,9 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Partition>()?;
     module.add_class::<BucketBuilder>()?;
     module.add_function(wrap_pyfunction!(partition, module)?)?;
+    module.add_function(wrap_pyfunction!(append_runs, module)?)?;
+    module.add_function(wrap_pyfunction!(bucket_documents, module)?)?;
+    module.add_function(wrap_pyfunction!(fingerprint, module)?)?;
     module.add_function(wrap_pyfunction!(keep_rows, module)?)?;
     module.add_function(wrap_pyfunction!(validate_bucket, module)?)
 }

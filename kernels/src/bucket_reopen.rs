@@ -13,11 +13,7 @@ use std::collections::HashMap;
 
 impl Bucket {
     /// Goes on with a stored bucket. One of version 1 becomes version 2, its rows sorted by time.
-    pub fn reopen(
-        bucket: &[u8],
-        time_field: &[u8],
-        meta_field: Option<&[u8]>,
-    ) -> Result<Self, Failure> {
+    pub fn reopen(bucket: &[u8], time_field: &[u8]) -> Result<Self, Failure> {
         let stored = Stored::parse(bucket)?;
         if !(1..=3).contains(&stored.version) {
             return Err(bad_bucket(format!(
@@ -26,7 +22,7 @@ impl Bucket {
             )));
         }
         let version = if stored.version == 3 { 3 } else { 2 };
-        let mut reopened = Self::empty(&stored, time_field, meta_field, version)?;
+        let mut reopened = Self::empty(&stored, time_field, version)?;
         reopened.take_names(&stored)?;
         reopened.take_control(&stored)?;
         reopened.take_rows(&stored, None)?;
@@ -38,12 +34,11 @@ impl Bucket {
     pub fn keep_rows(
         bucket: &[u8],
         time_field: &[u8],
-        meta_field: Option<&[u8]>,
         keep: &[u8],
         collate: Option<Collate<'_>>,
     ) -> Result<Option<Vec<u8>>, Failure> {
         let stored = Stored::parse(bucket)?;
-        let mut kept = Self::empty(&stored, time_field, meta_field, stored.version)?;
+        let mut kept = Self::empty(&stored, time_field, stored.version)?;
         let times = stored.times(time_field)?;
         if keep.len() != times.len() {
             return Err(bad_bucket(format!(
@@ -78,12 +73,7 @@ impl Bucket {
         })
     }
 
-    fn empty(
-        stored: &Stored<'_>,
-        time_field: &[u8],
-        meta_field: Option<&[u8]>,
-        version: i32,
-    ) -> Result<Self, Failure> {
+    fn empty(stored: &Stored<'_>, time_field: &[u8], version: i32) -> Result<Self, Failure> {
         let min_ms = crate::elements::find(stored.min, time_field)?
             .filter(|time| time.kind == kind::DATE)
             .ok_or_else(|| bad_bucket("the bucket's control.min has no time"))?;
@@ -93,14 +83,7 @@ impl Bucket {
             meta
         });
         let min_ms = i64::from_le_bytes(fixed(min_ms.value)?);
-        let mut empty = Self::new(
-            stored.id,
-            time_field,
-            meta_field,
-            meta.as_deref(),
-            min_ms,
-            version,
-        );
+        let mut empty = Self::new(stored.id, time_field, meta.as_deref(), min_ms, version);
         empty.closed = stored.closed;
         empty.fixed_bytes = meta.map_or(0, |meta| meta.len() + 5);
         Ok(empty)

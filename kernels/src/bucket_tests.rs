@@ -1,10 +1,11 @@
 //! Buckets in Rust alone: growth, and every changed byte.
 
-use crate::bucket::{Bucket, Buffer, Limits, Refusal};
+use crate::bucket::{Bucket, Limits, Refusal};
 use crate::bucket_check::problems;
 use crate::columns::Columns;
 use crate::elements::kind;
-use crate::partition::{partition, Batch};
+use crate::lot::Lot;
+use crate::partition::{partition, Batch, Reading};
 use crate::unpack::{rows, Wanted};
 use crate::writer::{begin, begin_named, date, element, end, int32};
 use std::sync::Arc;
@@ -42,22 +43,28 @@ fn measurement(time_ms: i64, value: i32) -> Vec<u8> {
     out
 }
 
-fn batch(times: &[i64]) -> (Buffer, Batch) {
+fn batch(times: &[i64]) -> (Arc<Lot>, Batch) {
     let bytes: Vec<u8> = times
         .iter()
         .enumerate()
         .flat_map(|(value, time)| measurement(*time, value as i32))
         .collect();
-    let batch = partition(&bytes, b"t", Some(b"m")).expect("well formed");
-    (Arc::new(bytes), batch)
+    let reading = Reading {
+        time_field: b"t",
+        meta_field: Some(b"m"),
+        bytes_max: usize::MAX,
+        stop: usize::MAX,
+    };
+    let (batch, fields) = partition(&bytes, &reading).expect("well formed");
+    (Arc::new(Lot::new(Box::new(bytes), fields)), batch)
 }
 
 fn bucket(times: &[i64], version: i32) -> (Bucket, Option<Refusal>) {
-    let (buffer, batch) = batch(times);
-    let mut bucket = Bucket::new([0; 12], b"t", Some(b"m"), Some(&[kind::NULL]), 0, version);
+    let (lot, batch) = batch(times);
+    let mut bucket = Bucket::new([0; 12], b"t", Some(&[kind::NULL]), 0, version);
     let measurements = &batch.series[0].measurements;
     let (_, refusal, _) = bucket
-        .append(&buffer, measurements, &LIMITS, None)
+        .append(&lot, measurements, &LIMITS, None)
         .expect("well formed");
     (bucket, refusal)
 }
@@ -74,17 +81,17 @@ fn it_stops_where_a_rule_says_so() {
 fn what_was_encoded_bit_by_bit_is_the_same() {
     let times: Vec<i64> = (0..200).map(|i| i * 7).collect();
     let (mut at_once, _) = bucket(&times, 2);
-    let (buffer, batch) = batch(&times);
-    let mut by_one = Bucket::new([0; 12], b"t", Some(b"m"), Some(&[kind::NULL]), 0, 2);
+    let (lot, batch) = batch(&times);
+    let mut by_one = Bucket::new([0; 12], b"t", Some(&[kind::NULL]), 0, 2);
     for measurement in batch.series[0].measurements.chunks(1) {
         by_one
-            .append(&buffer, measurement, &LIMITS, None)
+            .append(&lot, measurement, &LIMITS, None)
             .expect("well formed");
         by_one.document().expect("well formed");
     }
     let stored = at_once.document().expect("well formed");
     assert_eq!(by_one.document(), Ok(stored.clone()));
-    let mut reopened = Bucket::reopen(&stored, b"t", Some(b"m")).expect("well formed");
+    let mut reopened = Bucket::reopen(&stored, b"t").expect("well formed");
     assert_eq!(reopened.document(), Ok(stored));
 }
 
@@ -115,10 +122,10 @@ fn no_changed_byte_makes_it_panic() {
                 let mut changed = stored.clone();
                 changed[position] = value;
                 problems(&changed, b"t", Some(b"m"), 3_600_000, 60_000, None);
-                let _ = Bucket::keep_rows(&changed, b"t", Some(b"m"), &[1, 0, 1, 1], None);
-                if let Ok(mut bucket) = Bucket::reopen(&changed, b"t", Some(b"m")) {
-                    let (buffer, batch) = batch(&[6, 7]);
-                    let _ = bucket.append(&buffer, &batch.series[0].measurements, &LIMITS, None);
+                let _ = Bucket::keep_rows(&changed, b"t", &[1, 0, 1, 1], None);
+                if let Ok(mut bucket) = Bucket::reopen(&changed, b"t") {
+                    let (lot, batch) = batch(&[6, 7]);
+                    let _ = bucket.append(&lot, &batch.series[0].measurements, &LIMITS, None);
                     let _ = bucket.document();
                 }
                 let _ = rows(&changed, b"t", Some(b"m"), Wanted::Exclude(&[]), |_| {});

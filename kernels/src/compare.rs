@@ -71,6 +71,7 @@ fn same_type(type_byte: u8, left: &[u8], right: &[u8]) -> Option<Ordering> {
 }
 
 /// The same under a collation, where strings are compared by their sort keys.
+#[inline]
 pub fn compare_collated(
     left: (u8, &[u8]),
     right: (u8, &[u8]),

@@ -48,7 +48,9 @@ impl Node {
             Keep::Greatest => Ordering::Greater,
         };
         match self {
-            Self::Scalar(own, bytes) if canonical(*own) == canonical(type_byte) => {
+            Self::Scalar(own, bytes)
+                if *own == type_byte || canonical(*own) == canonical(type_byte) =>
+            {
                 if compare_collated((type_byte, value), (*own, bytes), collate)? == wins {
                     *own = type_byte;
                     bytes.clear();

@@ -1,66 +1,34 @@
-//! Takes a batch of measurements apart by series.
+//! Takes a batch of measurements apart by series, and finds the fields of each once for all who need them.
 
 use crate::documents::split;
-use crate::elements::{elements, fixed, kind, Element, Malformed};
+use crate::elements::{elements, fixed, kind, split_cstring, value_length, Malformed};
+use crate::lot::{Fields, Part};
 use crate::object_id;
 use crate::validate::{check_value, DEPTH_MAX};
-use crate::writer::{begin, element, end, header};
+use crate::writer::{begin, end, header};
 use std::collections::HashMap;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// MongoDB's codes for what is refused here.
 const BAD_VALUE: i32 = 2;
 const INVALID_BSON: i32 = 22;
+const TOO_LARGE: i32 = 10334;
+
+/// The last millisecond whose second the `_id` of a bucket can tell.
+const STANDARD_MS_MAX: i64 = 0x7FFF_FFFF * 1000 + 999;
 
 /// Type and value of a meta field as it was sent.
 type Sent<'a> = Option<(u8, &'a [u8])>;
 
-/// One measurement: where its document lies in the buffer, its place in the batch, its time, the `_id` it was given.
+/// One measurement: where its document and its fields lie in the lot, its place in the batch, its time.
 #[derive(Debug, Clone, Copy)]
 pub struct Measurement {
-    pub start: usize,
-    pub end: usize,
-    pub index: usize,
     pub time_ms: i64,
-    pub id: Option<[u8; 12]>,
-}
-
-impl Measurement {
-    /// Its fields, a new `_id` first.
-    pub fn fields<'a>(
-        &'a self,
-        buffer: &'a [u8],
-    ) -> Result<impl Iterator<Item = Result<Element<'a>, Malformed>>, Malformed> {
-        let id = self.id.as_ref().map(|id| {
-            Ok(Element {
-                kind: kind::OBJECT_ID,
-                name: b"_id",
-                value: id,
-            })
-        });
-        Ok(id.into_iter().chain(elements(self.bytes(buffer))?))
-    }
-
-    /// The document as a client would have sent it with its `_id`.
-    pub fn document(&self, buffer: &[u8]) -> Vec<u8> {
-        let bytes = self.bytes(buffer);
-        let Some(id) = &self.id else {
-            return bytes.to_vec();
-        };
-        let mut out = Vec::with_capacity(bytes.len() + 17);
-        let begun = begin(&mut out);
-        element(&mut out, kind::OBJECT_ID, b"_id", id);
-        out.extend_from_slice(
-            bytes
-                .get(4..bytes.len().saturating_sub(1))
-                .unwrap_or_default(),
-        );
-        end(&mut out, begun);
-        out
-    }
-
-    fn bytes<'a>(&self, buffer: &'a [u8]) -> &'a [u8] {
-        buffer.get(self.start..self.end).unwrap_or_default()
-    }
+    pub start: u32,
+    pub end: u32,
+    pub index: u32,
+    pub first_part: u32,
+    pub parts: u32,
 }
 
 /// The measurements of one series, in the order in which they came.
@@ -78,62 +46,132 @@ pub struct Batch {
     /// Position in the batch, code, message.
     pub errors: Vec<(usize, i32, String)>,
     pub count: usize,
+    /// Whether a time lies outside of those that the `_id` of a bucket can tell.
+    pub extended: bool,
+}
+
+/// How a batch is read.
+#[derive(Debug, Clone, Copy)]
+pub struct Reading<'a> {
+    pub time_field: &'a [u8],
+    pub meta_field: Option<&'a [u8]>,
+    /// A larger document is refused.
+    pub bytes_max: usize,
+    /// Documents from this position on are left alone.
+    pub stop: usize,
 }
 
 /// Takes the documents apart that lie back to back in the buffer. Fails where not even their lengths are right.
-pub fn partition(
-    buffer: &[u8],
-    time_field: &[u8],
-    meta_field: Option<&[u8]>,
-) -> Result<Batch, Malformed> {
+pub fn partition(buffer: &[u8], reading: &Reading<'_>) -> Result<(Batch, Fields), Malformed> {
+    if u32::try_from(buffer.len()).is_err() {
+        return Err(Malformed("a batch is too long"));
+    }
     let documents = split(buffer)?;
-    let seconds = object_id::now_seconds();
     let mut batch = Batch {
         count: documents.len(),
         ..Batch::default()
     };
-    // As sent, so that a meta value is normalised only when it is met for the first time.
-    let mut by_sent: HashMap<Sent<'_>, usize> = HashMap::new();
-    let mut by_meta: HashMap<Option<Vec<u8>>, usize> = HashMap::new();
-    let mut latest: Option<(Sent<'_>, usize)> = None;
+    let mut reader = Reader::new(reading, buffer.len());
+    let mut places = Places::default();
     let mut start = 0;
-    for (index, document) in documents.into_iter().enumerate() {
-        let end = start + document.len();
-        match read(document, time_field, meta_field) {
+    for (index, document) in documents.into_iter().enumerate().take(reading.stop) {
+        let first_part = reader.fields.parts.len();
+        match reader.read(document, start) {
             Ok(found) => {
-                // Clients often send a series at a time.
-                let place = match latest {
-                    Some((meta, place)) if meta == found.meta => place,
-                    _ => match by_sent.get(&found.meta) {
-                        Some(place) => *place,
-                        None => {
-                            let meta = found.meta.map(normalised);
-                            let place = *by_meta.entry(meta).or_insert_with_key(|meta| {
-                                batch.series.push(Series {
-                                    meta: meta.clone(),
-                                    measurements: Vec::new(),
-                                });
-                                batch.series.len() - 1
-                            });
-                            by_sent.insert(found.meta, place);
-                            place
-                        }
-                    },
+                let place = match places.of(found.meta, &mut batch.series) {
+                    Ok(place) => place,
+                    Err(Malformed(why)) => {
+                        reader.fields.parts.truncate(first_part);
+                        batch.errors.push((index, INVALID_BSON, why.to_owned()));
+                        start += document.len();
+                        continue;
+                    }
                 };
-                latest = Some((found.meta, place));
+                if !found.has_id {
+                    reader.make_id(first_part);
+                }
+                batch.extended |= !(0..=STANDARD_MS_MAX).contains(&found.time_ms);
                 batch.series[place].measurements.push(Measurement {
-                    start,
-                    end,
-                    index,
                     time_ms: found.time_ms,
-                    id: (!found.has_id).then(|| object_id::generate(seconds)),
+                    start: start as u32,
+                    end: (start + document.len()) as u32,
+                    index: index as u32,
+                    first_part: first_part as u32,
+                    parts: (reader.fields.parts.len() - first_part) as u32,
                 });
             }
-            Err((code, message)) => batch.errors.push((index, code, message)),
+            Err((code, message)) => {
+                reader.fields.parts.truncate(first_part);
+                batch.errors.push((index, code, message));
+            }
         }
-        start = end;
+        if index == 0 {
+            // Most documents of a batch are like the first.
+            let likely = batch.count * reader.fields.parts.len();
+            reader.fields.parts.reserve(likely.min(buffer.len() / 8));
+        }
+        start += document.len();
     }
-    Ok(batch)
+    Ok((batch, reader.fields))
+}
+
+/// Which series a meta value belongs to.
+#[derive(Default)]
+struct Places<'a> {
+    /// By a hash of the value as sent, so that one is checked and normalised only when it is met for the first time.
+    by_sent: HashMap<u64, (Sent<'a>, usize)>,
+    by_meta: HashMap<Option<Vec<u8>>, usize>,
+    latest: Option<(Sent<'a>, usize)>,
+}
+
+impl<'a> Places<'a> {
+    fn of(&mut self, sent: Sent<'a>, series: &mut Vec<Series>) -> Result<usize, Malformed> {
+        // Clients often send a series at a time.
+        if let Some((meta, place)) = self.latest {
+            if meta == sent {
+                return Ok(place);
+            }
+        }
+        let hash = sent.map_or(0, |(type_byte, value)| {
+            xxh3_64_with_seed(value, u64::from(type_byte) + 1)
+        });
+        let known = self.by_sent.get(&hash).filter(|known| known.0 == sent);
+        let place = match known {
+            Some((_, place)) => *place,
+            None => {
+                if let Some((type_byte, value)) = sent {
+                    check_value(type_byte, value, DEPTH_MAX - 1)?;
+                }
+                let meta = sent.map(normalised);
+                let place = *self.by_meta.entry(meta).or_insert_with_key(|meta| {
+                    series.push(Series {
+                        meta: meta.clone(),
+                        measurements: Vec::new(),
+                    });
+                    series.len() - 1
+                });
+                self.by_sent.insert(hash, (sent, place));
+                place
+            }
+        };
+        self.latest = Some((sent, place));
+        Ok(place)
+    }
+}
+
+/// What a field is to a measurement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Time,
+    Meta,
+    Id,
+    Other,
+}
+
+struct Name {
+    role: Role,
+    /// The latest document that has it, counted from 1.
+    seen: usize,
 }
 
 struct Found<'a> {
@@ -142,44 +180,157 @@ struct Found<'a> {
     has_id: bool,
 }
 
-/// Checks a document wholly; of each name the first field counts.
-fn read<'a>(
-    document: &'a [u8],
-    time_field: &[u8],
-    meta_field: Option<&[u8]>,
-) -> Result<Found<'a>, (i32, String)> {
-    let invalid = |malformed: Malformed| (INVALID_BSON, malformed.0.to_owned());
-    let mut time = None;
-    let mut meta = None;
-    let mut has_id = false;
-    for element in elements(document).map_err(invalid)? {
-        let element = element.map_err(invalid)?;
-        if !element.name.is_ascii() && std::str::from_utf8(element.name).is_err() {
-            return Err(invalid(Malformed("text is not UTF-8")));
-        }
-        check_value(element.kind, element.value, DEPTH_MAX - 1).map_err(invalid)?;
-        if element.name == time_field {
-            time = time.or(Some((element.kind, element.value)));
-        } else if Some(element.name) == meta_field {
-            meta = meta.or(Some((element.kind, element.value)));
-        } else if element.name == b"_id" {
-            has_id = true;
+/// Reads documents one after another, of which most have the names of the one before.
+struct Reader<'r> {
+    reading: &'r Reading<'r>,
+    fields: Fields,
+    names: Vec<Name>,
+    numbers: HashMap<Box<[u8]>, u32>,
+    /// The names of the document before, in its order.
+    layout: Vec<u32>,
+    number: usize,
+    buffer_bytes: usize,
+    seconds: u32,
+}
+
+impl<'r> Reader<'r> {
+    fn new(reading: &'r Reading<'r>, buffer_bytes: usize) -> Self {
+        Self {
+            reading,
+            fields: Fields::default(),
+            names: Vec::new(),
+            numbers: HashMap::new(),
+            layout: Vec::new(),
+            number: 0,
+            buffer_bytes,
+            seconds: object_id::now_seconds(),
         }
     }
-    has_id |= time_field == b"_id";
-    match time {
-        Some((kind::DATE, value)) => Ok(Found {
-            time_ms: i64::from_le_bytes(fixed(value).map_err(invalid)?),
-            meta,
-            has_id,
-        }),
-        _ => Err((
-            BAD_VALUE,
-            format!(
-                "'{}' must be present and contain a valid BSON UTC datetime value",
-                String::from_utf8_lossy(time_field)
-            ),
-        )),
+
+    /// Checks a document wholly, its meta value excepted, and keeps its fields; of each name the first counts.
+    fn read<'a>(&mut self, document: &'a [u8], start: usize) -> Result<Found<'a>, (i32, String)> {
+        let invalid = |malformed: Malformed| (INVALID_BSON, malformed.0.to_owned());
+        if document.len() > self.reading.bytes_max {
+            return Err((
+                TOO_LARGE,
+                format!(
+                    "a measurement of {} bytes does not fit into a bucket",
+                    document.len()
+                ),
+            ));
+        }
+        self.number += 1;
+        let mut time = None;
+        let mut meta = None;
+        let mut has_id = self.reading.time_field == b"_id";
+        let mut rest = document.get(4..document.len() - 1).unwrap_or_default();
+        let mut slot = 0;
+        while let Some((&type_byte, after)) = rest.split_first() {
+            let (name, body) = self.name(slot, after).map_err(invalid)?;
+            slot += 1;
+            let length = value_length(type_byte, body).map_err(invalid)?;
+            let Some((value, next)) = body.split_at_checked(length) else {
+                return Err(invalid(Malformed("an element is cut short")));
+            };
+            rest = next;
+            let known = &mut self.names[name as usize];
+            let again = known.seen == self.number;
+            known.seen = self.number;
+            if known.role == Role::Meta && !again {
+                meta = Some((type_byte, value));
+                continue;
+            }
+            check_value(type_byte, value, DEPTH_MAX - 1).map_err(invalid)?;
+            if again {
+                continue;
+            }
+            match known.role {
+                Role::Time => time = Some((type_byte, value)),
+                Role::Id => has_id = true,
+                _ => {}
+            }
+            // What is left of the document ends one byte before the document does.
+            let offset = document.len() - 1 - next.len() - length;
+            self.fields.parts.push(Part {
+                name,
+                kind: type_byte,
+                start: (start + offset) as u32,
+                length: length as u32,
+            });
+        }
+        match time {
+            Some((kind::DATE, value)) => Ok(Found {
+                time_ms: i64::from_le_bytes(fixed(value).map_err(invalid)?),
+                meta,
+                has_id,
+            }),
+            _ => Err((
+                BAD_VALUE,
+                format!(
+                    "'{}' must be present and contain a valid BSON UTC datetime value",
+                    String::from_utf8_lossy(self.reading.time_field)
+                ),
+            )),
+        }
+    }
+
+    /// Number of the name that the bytes begin with, and the bytes behind it.
+    #[inline]
+    fn name<'a>(&mut self, slot: usize, after: &'a [u8]) -> Result<(u32, &'a [u8]), Malformed> {
+        if let Some(expected) = self.layout.get(slot) {
+            let name = &self.fields.names[*expected as usize];
+            if let Some(body) = after.strip_prefix(&name[..]) {
+                return Ok((*expected, body));
+            }
+        }
+        let (name, body) = split_cstring(after)?;
+        let number = match self.numbers.get(name) {
+            Some(number) => *number,
+            None => self.new_name(name)?,
+        };
+        match self.layout.get_mut(slot) {
+            Some(place) => *place = number,
+            None => self.layout.push(number),
+        }
+        Ok((number, body))
+    }
+
+    fn new_name(&mut self, name: &[u8]) -> Result<u32, Malformed> {
+        if !name.is_ascii() && std::str::from_utf8(name).is_err() {
+            return Err(Malformed("text is not UTF-8"));
+        }
+        let number = self.names.len() as u32;
+        let role = if name == self.reading.time_field {
+            Role::Time
+        } else if Some(name) == self.reading.meta_field {
+            Role::Meta
+        } else if name == b"_id" {
+            Role::Id
+        } else {
+            Role::Other
+        };
+        self.names.push(Name { role, seen: 0 });
+        self.numbers.insert(name.into(), number);
+        self.fields.names.push([name, b"\0"].concat().into());
+        Ok(number)
+    }
+
+    /// Gives the measurement whose fields begin here an `_id` in front.
+    fn make_id(&mut self, first_part: usize) {
+        let name = match self.numbers.get(&b"_id"[..]) {
+            Some(number) => *number,
+            // Three letters of ASCII are never refused.
+            None => self.new_name(b"_id").unwrap_or_default(),
+        };
+        let part = Part {
+            name,
+            kind: kind::OBJECT_ID,
+            start: (self.buffer_bytes + self.fields.made.len()) as u32,
+            length: 12,
+        };
+        let id = object_id::generate(self.seconds);
+        self.fields.made.extend_from_slice(&id);
+        self.fields.parts.insert(first_part, part);
     }
 }
 
@@ -215,9 +366,21 @@ fn normalise(type_byte: u8, value: &[u8], out: &mut Vec<u8>) -> Result<(), Malfo
 
 #[cfg(test)]
 mod tests {
-    use super::partition;
+    use super::{partition, Batch, Malformed, Reading};
     use crate::elements::{elements, kind};
+    use crate::lot::Lot;
     use crate::writer::{begin, begin_named, date, element, end, int32};
+
+    fn taken(buffer: &[u8], meta_field: Option<&[u8]>) -> Result<(Batch, Lot), Malformed> {
+        let reading = Reading {
+            time_field: b"t",
+            meta_field,
+            bytes_max: 1000,
+            stop: usize::MAX,
+        };
+        let (batch, fields) = partition(buffer, &reading)?;
+        Ok((batch, Lot::new(Box::new(buffer.to_vec()), fields)))
+    }
 
     fn measurement(time_ms: i64, meta: &[(&str, i32)]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -240,7 +403,7 @@ mod tests {
             measurement(3, &[("a", 2), ("b", 1)]),
         ]
         .concat();
-        let batch = partition(&buffer, b"t", Some(b"m")).unwrap();
+        let (batch, _) = taken(&buffer, Some(b"m")).unwrap();
         let times: Vec<Vec<i64>> = batch
             .series
             .iter()
@@ -258,8 +421,8 @@ mod tests {
     #[test]
     fn a_new_id_comes_first() {
         let buffer = measurement(1, &[]);
-        let batch = partition(&buffer, b"t", None).unwrap();
-        let document = batch.series[0].measurements[0].document(&buffer);
+        let (batch, lot) = taken(&buffer, None).unwrap();
+        let document = lot.view().document(&batch.series[0].measurements[0]);
         let names: Vec<_> = elements(&document)
             .unwrap()
             .map(|field| field.unwrap().name)
@@ -278,7 +441,7 @@ mod tests {
         element(&mut no_text, kind::STRING, b"a", b"\x02\0\0\0\xff\0");
         end(&mut no_text, begun);
         let buffer = [no_date, measurement(5, &[]), no_text].concat();
-        let batch = partition(&buffer, b"t", None).unwrap();
+        let (batch, _) = taken(&buffer, None).unwrap();
         let codes: Vec<_> = batch
             .errors
             .iter()
@@ -286,6 +449,6 @@ mod tests {
             .collect();
         assert_eq!(codes, [(0, 2), (2, 22)]);
         assert_eq!(batch.series[0].measurements[0].index, 1);
-        assert!(partition(&buffer[1..], b"t", None).is_err());
+        assert!(taken(&buffer[1..], None).is_err());
     }
 }

@@ -54,18 +54,6 @@ pub fn date(out: &mut Vec<u8>, name: &[u8], millis: i64) {
     element(out, kind::DATE, name, &millis.to_le_bytes());
 }
 
-/// Binary data; false, and nothing done, if it is too long for BSON.
-pub fn binary(out: &mut Vec<u8>, name: &[u8], subtype: u8, bytes: &[u8]) -> bool {
-    let Ok(length) = i32::try_from(bytes.len()) else {
-        return false;
-    };
-    header(out, kind::BINARY, name);
-    out.extend_from_slice(&length.to_le_bytes());
-    out.push(subtype);
-    out.extend_from_slice(bytes);
-    true
-}
-
 /// A number in decimal digits, as the names in arrays are.
 pub struct Digits {
     digits: [u8; 20],
@@ -95,7 +83,7 @@ impl Digits {
 
 #[cfg(test)]
 mod tests {
-    use super::{begin, begin_named, binary, end, int32, Digits};
+    use super::{begin, begin_named, end, int32, Digits};
 
     #[test]
     fn lengths_are_filled_in() {
@@ -104,12 +92,8 @@ mod tests {
         int32(&mut out, b"a", 1);
         let inner = begin_named(&mut out, 3, b"b");
         end(&mut out, inner);
-        assert!(binary(&mut out, b"c", 7, b"x"));
         end(&mut out, outer);
-        assert_eq!(
-            out,
-            b"\x1d\0\0\0\x10a\0\x01\0\0\0\x03b\0\x05\0\0\0\0\x05c\0\x01\0\0\0\x07x\0"
-        );
+        assert_eq!(out, b"\x14\0\0\0\x10a\0\x01\0\0\0\x03b\0\x05\0\0\0\0\0");
     }
 
     #[test]

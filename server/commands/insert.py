@@ -8,7 +8,7 @@ from .arguments import Fields
 from .base import Command
 from .reading import check_collection_uuid
 from .timeseries_writes import insert_measurements_into
-from .writing import insert_documents, refuse_view
+from .writing import WriteErrors, insert_documents, refuse_view
 
 _FIELDS = frozenset(
     {
@@ -38,6 +38,13 @@ class Insert(Command):
         keep_timestamps = fields.take_bool("bypassEmptyTsReplacement", default=False, exact=True)
         if not fields.has("documents"):
             raise fields.missing("documents")
+        target = services.catalog.get(namespace)
+        sequence = request.raw_sequence("documents")
+        if sequence is not None and target is not None and target.kind == "timeseries":
+            # Measurements go to the kernel as they came in, uncut.
+            check_collection_uuid(fields, services.catalog, namespace)
+            count, errors = await insert_measurements_into(services, target, request, sequence, ordered=ordered)
+            return _reply(count, errors)
         raws = request.raw_documents("documents")
         if not 0 < len(raws) <= WRITE_BATCH_MAX:
             raise InvalidLength(
@@ -57,7 +64,11 @@ class Insert(Command):
                 fill_timestamps=not keep_timestamps,
                 operation=request.operation,
             )
-        reply: Document = {"n": count}
-        if errors.rows:
-            reply["writeErrors"] = errors.in_order()
-        return reply
+        return _reply(count, errors)
+
+
+def _reply(count: int, errors: WriteErrors) -> Document:
+    reply: Document = {"n": count}
+    if errors.rows:
+        reply["writeErrors"] = errors.in_order()
+    return reply

@@ -159,7 +159,7 @@ class Out(Output):
             from ...timeseries.insert import insert_measurements
 
             view = self.services.catalog.get(self._temporary)
-            _, rows = await insert_measurements(self.services, view, raws, True)
+            _, _, rows = await insert_measurements(self.services, view, raws, True)
             if rows:
                 raise _as_error(rows[0])
             return

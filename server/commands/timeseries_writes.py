@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 async def insert_measurements_into(
-    services: Services, collection: Collection, request: Request, raws: list[bytes], *, ordered: bool
+    services: Services, collection: Collection, request: Request, raws: bytes | list[bytes], *, ordered: bool
 ) -> tuple[int, WriteErrors]:
     """Insert measurements; returns how many went in, and the failures."""
     from ...timeseries.insert import insert_measurements
 
-    count, rows = await insert_measurements(services, collection, raws, ordered)
-    services.counters.insert += len(raws)
+    asked, count, rows = await insert_measurements(services, collection, raws, ordered)
+    services.counters.insert += asked
     services.counters.documents_inserted += count
     return count, WriteErrors(list(rows))
 

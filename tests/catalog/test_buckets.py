@@ -67,7 +67,8 @@ async def test_time_forward_opens_another(lab: Measurements) -> None:
 async def test_an_earlier_time_opens_another_and_both_go_on(lab: Measurements) -> None:
     await lab.insert(at(120), at(0), at(121), at(1))
     assert counts(lab) == [2, 2]
-    assert lab.counters()["numBucketsArchivedDueToTimeBackward"] == 1
+    assert lab.counters()["numBucketsArchivedDueToTimeBackward"] == 2
+    assert lab.counters()["numBucketsClosedDueToTimeForward"] == 1
 
 
 async def test_a_full_bucket_is_followed_by_another() -> None:

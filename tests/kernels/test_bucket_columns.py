@@ -27,7 +27,7 @@ batches = st.lists(
 def bucket_of(documents: list[dict[str, Any]], version: int = 2) -> bytes:
     raws = [encode({"_id": i, "t": DatetimeMS(i), **document}) for i, document in enumerate(documents)]
     (run,) = partition(raws, "t", None).runs
-    bucket = BucketBuilder("t", "m", b"\x10\1\0\0\0", bytes(12), 0, version)
+    bucket = BucketBuilder("t", b"\x10\1\0\0\0", bytes(12), 0, version)
     limits = {"span_ms": 10**6, "max_count": 1000, "effective_max": 10**6, "absolute_max": 10**6, "min_count": 1}
     bucket.append_run(run, 0, **limits)
     return bucket.document()

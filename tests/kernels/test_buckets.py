@@ -57,7 +57,7 @@ def run_of(documents: list[dict[str, Any]], meta_field: str | None = "m") -> Run
 
 
 def builder(meta: bytes | None = None, version: int = 2) -> BucketBuilder:
-    return BucketBuilder("t", "m", meta, BUCKET_ID, START, version)
+    return BucketBuilder("t", meta, BUCKET_ID, START, version)
 
 
 def fill(bucket: BucketBuilder, run: Run, **limits: int) -> int:
@@ -113,7 +113,7 @@ def test_a_bucket_written_in_between_is_the_same(documents: list[dict[str, Any]]
         bit_by_bit.append_run(run, position, **(LIMITS | {"max_count": position + 1}))
         if data.draw(st.booleans()):
             stored = bit_by_bit.document()
-            reopened = BucketBuilder.from_document(stored, "t", "m")
+            reopened = BucketBuilder.from_document(stored, "t")
             assert reopened.document() == stored
             if data.draw(st.booleans()):
                 bit_by_bit = reopened
@@ -132,7 +132,7 @@ def test_plain_buckets_keep_the_order_of_arrival_and_become_columns(documents: l
     assert by_name(unpack_rows(stored, "t", "m")) == by_name([encode(document) for document in documents[:taken]])
     assert validate_bucket(stored, "t", "m", SPAN, 60_000) == []
     expected = sorted(documents[:taken], key=lambda document: int(document["t"]))
-    reopened = BucketBuilder.from_document(stored, "t", "m").document()
+    reopened = BucketBuilder.from_document(stored, "t").document()
     assert decode(reopened)["control"]["version"] == 2
     assert by_name(unpack_rows(reopened, "t", "m")) == by_name([encode(document) for document in expected])
 
@@ -144,7 +144,7 @@ def test_rows_that_are_kept(documents: list[dict[str, Any]], version: int, data:
     stored = bucket.document()
     rows = unpack_rows(stored, "t", "m")
     keep = data.draw(st.binary(min_size=len(rows), max_size=len(rows)).map(lambda some: bytes(b & 1 for b in some)))
-    kept = keep_rows(stored, "t", "m", keep)
+    kept = keep_rows(stored, "t", keep)
     if kept is None:
         assert not any(keep)
         return
@@ -167,8 +167,8 @@ def test_a_changed_byte_is_an_error_or_another_bucket(
     validate_bucket(changed, "t", "m", SPAN, 60_000)
     for use in (
         lambda: unpack_rows(changed, "t", "m"),
-        lambda: BucketBuilder.from_document(changed, "t", "m").document(),
-        lambda: keep_rows(changed, "t", "m", bytes([1]) * len(documents)),
+        lambda: BucketBuilder.from_document(changed, "t").document(),
+        lambda: keep_rows(changed, "t", bytes([1]) * len(documents)),
         lambda: bucket_summary(changed, "t"),
     ):
         with suppress(BucketError):
@@ -186,7 +186,7 @@ def test_series_are_told_apart_by_normalised_bytes(metas: list[Any]) -> None:
     assert [run.indices() for run in parts.runs] == list(expected.values())
     for run, raw in zip(parts.runs, expected, strict=True):
         assert run.meta == raw[4:5] + raw[6:-1]
-        stored = BucketBuilder("t", "m", run.meta, BUCKET_ID, START)
+        stored = BucketBuilder("t", run.meta, BUCKET_ID, START)
         stored.append_run(run, 0, **LIMITS)
         assert encode({"": decode(stored.document())["meta"]}) == raw
 
@@ -266,9 +266,9 @@ def test_what_comes_late_makes_version_3() -> None:
     stored = bucket.document()
     assert decode(stored)["control"]["version"] == 3
     assert [int(decode(row)["t"]) - START for row in unpack_rows(stored, "t", "m")] == [5000, 7000, 10_000, 9000]
-    assert BucketBuilder.from_document(stored, "t", "m").document() == stored
+    assert BucketBuilder.from_document(stored, "t").document() == stored
     assert validate_bucket(stored, "t", "m", SPAN, 60_000) == []
-    kept = keep_rows(stored, "t", "m", b"\1\1\0\1")
+    kept = keep_rows(stored, "t", b"\1\1\0\1")
     assert kept is not None
     assert decode(kept)["control"]["version"] == 2
 
@@ -310,7 +310,7 @@ def test_a_bucket_of_mixed_types_is_not_reopened() -> None:
     stored = decode(bucket.document())
     stored["control"]["max"]["x"] = "text"
     with pytest.raises(BucketError) as raised:
-        BucketBuilder.from_document(encode(stored), "t", "m")
+        BucketBuilder.from_document(encode(stored), "t")
     assert raised.value.args[0] == 408
 
 
@@ -319,7 +319,7 @@ def test_strings_are_compared_by_the_collation_of_the_collection() -> None:
         return text.upper().encode()
 
     documents = at(1, x="b", y=["b"]) + at(2, x="C", y=["C"]) + at(3, x="A", y=["B"])
-    bucket = BucketBuilder("t", "m", None, BUCKET_ID, START, collate=upper)
+    bucket = BucketBuilder("t", None, BUCKET_ID, START, collate=upper)
     fill(bucket, run_of(documents))
     control = decode(bucket.document())["control"]
     assert [control["min"][name] for name in "xy"] == ["A", ["b"]]
@@ -327,9 +327,9 @@ def test_strings_are_compared_by_the_collation_of_the_collection() -> None:
     stored = bucket.document()
     assert validate_bucket(stored, "t", "m", SPAN, 60_000, upper) == []
     assert validate_bucket(stored, "t", "m", SPAN, 60_000) != []
-    kept = keep_rows(stored, "t", "m", b"\1\1\0", upper)
+    kept = keep_rows(stored, "t", b"\1\1\0", upper)
     assert kept is not None
     assert decode(kept)["control"]["min"]["x"] == "b"
-    again = BucketBuilder.from_document(kept, "t", "m", upper)
+    again = BucketBuilder.from_document(kept, "t", upper)
     fill(again, run_of(at(4, x="a")))
     assert decode(again.document())["control"]["min"]["x"] == "a"

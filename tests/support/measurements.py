@@ -44,7 +44,7 @@ class Measurements:
     async def insert(self, *rows: Document) -> None:
         batch = partition([encode(row) for row in rows], "t", "m")
         assert not batch.errors
-        await self.buckets.insert(NAMESPACE.buckets, batch.runs)
+        await self.buckets.insert(NAMESPACE.buckets, batch)
 
     def collection(self, namespace: Namespace) -> Collection:
         found = self.catalog.get(namespace)

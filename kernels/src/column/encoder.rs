@@ -75,13 +75,24 @@ impl ColumnEncoder {
 
     /// The whole column as of now.
     pub fn finish(&self) -> Result<Vec<u8>, ColumnError> {
-        let mut sink = self.sink.clone();
-        match &self.section {
-            Some(section) => section.write(&mut sink.bytes)?,
-            None => self.stream.flush_copy(&mut sink),
-        }
+        let mut bytes = Vec::with_capacity(self.size_estimate());
+        self.finish_into(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Appends the whole column as of now.
+    pub fn finish_into(&self, out: &mut Vec<u8>) -> Result<(), ColumnError> {
+        let mut sink = self.sink.appended_to(std::mem::take(out));
+        let done = match &self.section {
+            Some(section) => section.write(&mut sink.bytes),
+            None => {
+                self.stream.flush_copy(&mut sink);
+                Ok(())
+            }
+        };
         sink.bytes.push(control::END);
-        Ok(sink.bytes)
+        *out = sink.bytes;
+        done
     }
 
     /// Length of [`ColumnEncoder::finish`], exact.

@@ -28,6 +28,17 @@ impl Sink {
         }
     }
 
+    /// A copy that goes on behind the bytes of `out`.
+    pub fn appended_to(&self, mut out: Vec<u8>) -> Self {
+        let open = self.open.map(|at| at + out.len());
+        out.extend_from_slice(&self.bytes);
+        Self {
+            bytes: out,
+            open,
+            records: None,
+        }
+    }
+
     /// A block of `entries` slots under a control byte with these high bits.
     pub fn block(&mut self, high: u8, block: u64, entries: u32) {
         let joined = self
