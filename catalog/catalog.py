@@ -40,7 +40,7 @@ _GARBAGE: Final = b"garbage"
 _SWEEP_KEYS: Final = 5000
 _BUILD_DOCUMENTS: Final = 1000
 _DECODED_SPARE: Final = 1000
-_BUILT_KINDS: Final = ("btree", "hashed", "wildcard")
+_BUILT_KINDS: Final = ("btree", "hashed", "wildcard", "2d", "2dsphere")
 
 
 class Catalog:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..common.numbers import is_number
-from ..kernels import IndexKeyMaker, WildcardKeyMaker
+from ..kernels import FlatKeyMaker, IndexKeyMaker, SphereKeyMaker, WildcardKeyMaker
 from .index_options import is_wildcard_path
 from .index_specs import IndexSpec
 from .wildcard_projections import flat
@@ -27,8 +27,21 @@ def key_maker(index: IndexSpec) -> KeyMaker:
         case "hashed":
             hashed = list(index.key.values()).index("hashed")
             return IndexKeyMaker(list(index.paths), list(index.descending), index.sparse, hashed)
+        case "2dsphere":
+            fields = [(path, value == "2dsphere", descends(value)) for path, value in index.key.items()]
+            return SphereKeyMaker(fields, index.document.get("2dsphereIndexVersion", 3) != 1)
+        case "2d":
+            return flat_key_maker(index)
         case _:
             return IndexKeyMaker(list(index.paths), list(index.descending), index.sparse)
+
+
+def flat_key_maker(index: IndexSpec) -> FlatKeyMaker:
+    """What makes the keys of a 2d index and tells where to look in it."""
+    path = next(path for path, value in index.key.items() if value == "2d")
+    options = index.document
+    low, high = float(options.get("min", -180)), float(options.get("max", 180))
+    return FlatKeyMaker(path, len(index.key), int(options.get("bits", 26)), low, high)
 
 
 def wildcard_scope(path: str) -> str:

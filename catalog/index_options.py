@@ -334,6 +334,8 @@ def _check_combination(document: Document) -> None:
         if isinstance(version, Decimal128) or _number(version) not in (1, 2, 3):
             raise CannotCreateIndex(f"unsupported geo index version {{ 2dsphereIndexVersion: {value_text(version)} }}")
         document["2dsphereIndexVersion"] = int(_number(version))
+    elif kind == "2dsphere":
+        document["2dsphereIndexVersion"] = 3
     if document.get("clustered") and not document.get("unique"):
         raise CannotCreateIndex("The 'clustered' option requires 'unique' to be true")
 

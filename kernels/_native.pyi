@@ -105,6 +105,62 @@ class IndexKeyMaker:
         """
 
 @final
+class SphereKeyMaker:
+    """Makes the keys of one 2dsphere index: the cells of the sphere that hold a geometry."""
+
+    def __new__(cls, fields: Sequence[tuple[str, bool, bool]], sparse: bool) -> SphereKeyMaker:
+        """Prepare an index.
+
+        Args:
+            fields: for each its path, whether it holds geometries, and whether it descends.
+            sparse: give no key for a document without any geometry.
+        """
+
+    def keys(
+        self, document: bytes, collate: Callable[[str], bytes] | None = None
+    ) -> tuple[list[bytes], list[list[int]] | None]:
+        """As `IndexKeyMaker.keys`.
+
+        Raises:
+            ValueError: the bytes are no BSON.
+            IndexRefused: 16755, there is something else than a geometry.
+        """
+
+@final
+class FlatKeyMaker:
+    """Makes the keys of one 2d index: the cells of the plane that hold points."""
+
+    def __new__(cls, path: str, fields: int, bits: int, min: float, max: float) -> FlatKeyMaker:
+        """Prepare an index of so many fields, the first of them the place; the plane is cut in two `bits` times each way."""
+
+    def keys(
+        self, document: bytes, collate: Callable[[str], bytes] | None = None
+    ) -> tuple[list[bytes], list[list[int]] | None]:
+        """As `IndexKeyMaker.keys`; none for a document without a place.
+
+        Raises:
+            ValueError: the bytes are no BSON.
+            IndexRefused: 13026, 13067, 13068 and 13654 for what is no point, 13027 for one outside of the plane.
+        """
+
+    def covering(self, low: tuple[float, float], high: tuple[float, float], count: int) -> list[tuple[int, int]]:
+        """Ranges of cells, about `count` and ascending, that together hold a rectangle."""
+
+def cover_cap(longitude: float, latitude: float, radius: float, count: int) -> list[tuple[int, int]]:
+    """Ranges of the cells that can have a part in a circle of the sphere; degrees, and the radius an angle in radians.
+
+    The circle is held by about `count` cells. Those around them are in the ranges too: what lies in a larger cell may reach
+    into a smaller one.
+    """
+
+def cover_geometry(document: bytes, count: int) -> list[tuple[int, int]]:
+    """The same for the geometry that is the first value of a raw document.
+
+    Raises:
+        ValueError: it is none.
+    """
+
+@final
 class WildcardKeyMaker:
     """Makes the keys of one wildcard index: for every leaf that it takes in, the path and the value."""
 

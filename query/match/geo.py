@@ -22,7 +22,7 @@ from .geometries import (
     numbers,
     stored,
 )
-from .sphere import EARTH_RADIUS_M, Cap, angle, vector
+from .sphere import EARTH_RADIUS_M, Cap, vector
 
 WITHIN_OPERATORS: Final = ("$geoWithin", "$within")
 NEAR_OPERATORS: Final = ("$near", "$nearSphere", "$geoNear")
@@ -100,20 +100,26 @@ class GeoNear(PathNode):
     def distance(self, value: Any) -> float | None:
         """How far a stored geometry is, in metres, radians or units of the plane; None for what is out of reach."""
         geometry = stored(value)
-        if geometry is None or geometry.pair is None or self.point.pair is None:
+        if geometry is None or self.point.pair is None:
             return None
         if self.spherical:
             if not geometry.on_sphere:
                 return None
-            found = angle(geometry.points[0], self.point.points[0]) * (EARTH_RADIUS_M if self.metres else 1.0)
+            found = geometry.angle_to(self.point.points[0]) * (EARTH_RADIUS_M if self.metres else 1.0)
+        elif geometry.pair is None:
+            return None
         else:
             found = math.dist(geometry.pair, self.point.pair)
         return found if self.minimum <= found <= self.maximum else None
 
-    def distance_of(self, document: Document) -> float | None:
-        """The distance of the document's nearest geometry within reach."""
-        found = (self.distance(value) for value in path_values(document, self.parts))
-        return min((distance for distance in found if distance is not None), default=None)
+    def nearest(self, document: Document) -> tuple[float, Any] | None:
+        """The distance of the document's nearest geometry within reach, and that geometry."""
+        found: tuple[float, Any] | None = None
+        for value in path_values(document, self.parts):
+            distance = self.distance(value)
+            if distance is not None and (found is None or distance < found[0]):
+                found = (distance, value)
+        return found
 
     def value_test(self, variables: Variables | None = None) -> ValueTest:
         """See `MatchNode.value_test`."""

@@ -10,7 +10,7 @@ from bson import Decimal128
 from ...common.errors import BadValue
 from ...common.numbers import is_number
 from ...common.values import Document
-from .sphere import Arc, Cap, Polygon, Ring, Vector, meet, on_arc, vector
+from .sphere import Arc, Cap, Polygon, Ring, Vector, angle, angle_to_arc, meet, on_arc, vector
 
 STRICT_WINDING: Final = "urn:x-mongodb:crs:strictwinding:EPSG:4326"
 _CRS_NAMES: Final = ("urn:ogc:def:crs:OGC:1.3:CRS84", "EPSG:4326", STRICT_WINDING)
@@ -63,6 +63,16 @@ class Geometry:
         if not (self.on_sphere and other.on_sphere):
             return False
         return self._reaches(other) or other._reaches(self)
+
+    def angle_to(self, point: Vector) -> float:
+        """The angle between a point of the sphere and the nearest of it."""
+        if any(polygon.contains(point) for polygon in self.polygons):
+            return 0.0
+        arcs = [arc for line in self.lines for arc in line]
+        arcs += [arc for polygon in self.polygons for arc in polygon.arcs()]
+        return min(
+            *(angle(point, own) for own in self.points), *(angle_to_arc(point, arc) for arc in arcs), math.pi, math.pi
+        )
 
     def _reaches(self, other: "Geometry") -> bool:
         for point in self.points:
@@ -305,6 +315,10 @@ class Box:
         """Whether a point is inside."""
         return self._x[0] <= point[0] <= self._x[1] and self._y[0] <= point[1] <= self._y[1]
 
+    def bounds(self) -> tuple[Pair, Pair]:
+        """Two corners of a rectangle around it."""
+        return (self._x[0], self._y[0]), (self._x[1], self._y[1])
+
 
 class Circle:
     """A circle of the plane, its line included."""
@@ -317,12 +331,22 @@ class Circle:
         """Whether a point is inside."""
         return math.dist(self._centre, point) <= self._radius
 
+    def bounds(self) -> tuple[Pair, Pair]:
+        """Two corners of a rectangle around it."""
+        (x, y), radius = self._centre, min(self._radius, 1e300)
+        return (x - radius, y - radius), (x + radius, y + radius)
+
 
 class FlatPolygon:
     """A polygon of the plane, with its corners, its level and upright sides, and of the others those to the right."""
 
     def __init__(self, corners: Sequence[Pair]) -> None:
         self._sides = list(pairwise([*corners, corners[0]]))
+
+    def bounds(self) -> tuple[Pair, Pair]:
+        """Two corners of a rectangle around it."""
+        xs, ys = zip(*(corner for corner, _ in self._sides), strict=True)
+        return (min(xs), min(ys)), (max(xs), max(ys))
 
     def contains(self, point: Pair) -> bool:
         """Whether a point is inside."""

@@ -40,6 +40,17 @@ def angle(a: Vector, b: Vector) -> float:
     return math.atan2(math.sqrt(dot(across, across)), dot(a, b))
 
 
+def angle_to_arc(point: Vector, arc: Arc) -> float:
+    """The angle between a point and the nearest point of an arc."""
+    a, b = arc
+    ends = min(angle(point, a), angle(point, b))
+    normal = cross(a, b)
+    length = math.sqrt(dot(normal, normal))
+    if length == 0 or dot(cross(normal, a), point) <= 0 or dot(cross(b, normal), point) <= 0:
+        return ends
+    return min(ends, math.asin(min(abs(dot(point, normal)) / length, 1.0)))
+
+
 def on_arc(point: Vector, arc: Arc) -> bool:
     """Whether a point lies on an arc, ends included."""
     a, b = arc

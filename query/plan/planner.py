@@ -23,11 +23,14 @@ from ...storage.keys import after
 from ..match.base import AlwaysFalse, AlwaysTrue, MatchNode
 from ..match.comparison import Comparison, In
 from ..match.elements import Exists
+from ..match.geo import GeoNear
 from ..match.logical import And, Or
 from ..match.parse import parse_filter
 from ..projection import Projection
 from ..sort import SortPattern
 from .bounds import BoundsMaker, IndexBounds, same_value
+from .geo_bounds import can_be_near
+from .near import NearScan
 from .nodes import PlanNode
 from .scans import CollectionScan, Eof, Fetch, IdHack, IndexScan
 from .scans import Or as OrNode
@@ -89,6 +92,9 @@ def plan_find(collection: Collection | None, wanted: Wanted, snapshot: Snapshot)
     """
     if collection is None or isinstance(wanted.matcher, AlwaysFalse):
         return Planned(_shaped(Eof(), wanted, sorted_already=True), [])
+    near = next((one for one in _conjuncts(wanted.matcher) if isinstance(one, GeoNear)), None)
+    if near is not None:
+        return Planned(_shaped(_near(collection, near, wanted), wanted, sorted_already=wanted.sort is None), [])
     rows_hint = _rows_hint(wanted)
     chosen = _hinted(collection, wanted)
     if wanted.tailable:
@@ -115,6 +121,26 @@ def plan_find(collection: Collection | None, wanted: Wanted, snapshot: Snapshot)
     elif chosen is not None:
         return Planned(_by_hint(collection, chosen, wanted, snapshot, rows_hint), [])
     return Planned(_collection_scan(collection, wanted, rows_hint), [])
+
+
+def _near(collection: Collection, near: GeoNear, wanted: Wanted) -> PlanNode:
+    """The plan that reads from a point on.
+
+    Raises:
+        NoQueryExecutionPlans: no index can be searched so.
+    """
+    hinted = _hinted(collection, wanted)
+    conjuncts = _conjuncts(wanted.matcher)
+    rest = [one for one in conjuncts if one is not near]
+    for index in collection.indexes if hinted is None else (hinted,):
+        if can_be_near(index, near) and _usable(index, rest, wanted):
+            scan = NearScan(collection, index, near, _and(rest), _collation_document(wanted), rest)
+            if scan.usable():
+                return scan
+    raise NoQueryExecutionPlans(
+        f"error processing query: ns={collection.namespace} planner returned error :: caused by :: unable to find index "
+        "for $geoNear query"
+    )
 
 
 def _by_hint(

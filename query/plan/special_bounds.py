@@ -1,4 +1,4 @@
-"""Bounds in indexes that keep something else than values: hashes, and leaves with their paths."""
+"""Bounds in the indexes that keep something else than values, above all hashes, and leaves with their paths."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -18,21 +18,10 @@ from ..match.elements import ElemMatchObject, ElemMatchValue, Exists, TypeIs
 from ..match.logical import And, Not
 from ..match.patterns import RegexMatch
 from .bounds import BoundsMaker, FieldBounds, IndexBounds, Interval, KeyShape
+from .cells import cell_interval
+from .geo_bounds import GeoBounds, has_region
 
-_CELL: Final = b"\x32"
-"""The first byte of the key of a hash or a cell; eight bytes follow."""
 PATH_FIELD: Final = "$_path"
-
-
-def cell_key(cell: int) -> bytes:
-    """The key of a hash or a cell."""
-    return _CELL + cell.to_bytes(8, "big")
-
-
-def cell_interval(low: int, high: int) -> Interval:
-    """All cells from one to another."""
-    text, reversed_text = f"[{low}, {high}]", f"[{high}, {low}]"
-    return Interval(cell_key(low), cell_key(high), True, True, text, reversed_text)
 
 
 def makers(index: IndexSpec, collation: Document | None, predicates: Sequence[MatchNode]) -> Iterator[BoundsMaker]:
@@ -42,6 +31,9 @@ def makers(index: IndexSpec, collation: Document | None, predicates: Sequence[Ma
             yield from _wildcard_makers(index, collation, predicates)
         case "hashed":
             yield HashedBounds(index, collation)
+        case "2d" | "2dsphere":
+            if any(has_region(index, predicate) for predicate in predicates):
+                yield GeoBounds(index, collation)
         case "btree":
             yield BoundsMaker(index, collation)
 

@@ -16,7 +16,7 @@ fn plain(fields: &Fields) -> Vec<Plain> {
         .collect()
 }
 
-fn reply<'py>(py: Python<'py>, keys: &[Vec<u8>], arrays: Option<Vec<Vec<usize>>>) -> Keys<'py> {
+pub fn reply<'py>(py: Python<'py>, keys: &[Vec<u8>], arrays: Option<Vec<Vec<usize>>>) -> Keys<'py> {
     (
         keys.iter().map(|key| PyBytes::new(py, key)).collect(),
         arrays,
@@ -81,5 +81,6 @@ impl WildcardKeyMaker {
 
 /// Add these classes to the module.
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<WildcardKeyMaker>()
+    module.add_class::<WildcardKeyMaker>()?;
+    crate::special::geo_edge::add(module)
 }

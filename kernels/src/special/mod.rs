@@ -1,5 +1,11 @@
 //! Keys of the indexes that keep something else than the values of their paths: wildcard, geospatial and text indexes.
 
+mod cells;
 pub mod edge;
-pub mod paths;
-pub mod wildcard;
+mod flat;
+mod geo_edge;
+mod geojson;
+mod paths;
+mod sphere_keys;
+mod vectors;
+mod wildcard;
