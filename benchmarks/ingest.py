@@ -117,25 +117,20 @@ def _insert_for(server: Server, writers: int, seconds: float) -> list[float]:
     """Latencies in seconds of all inserts that `writers` clients finish in the time."""
     latencies: list[float] = []
     lock = threading.Lock()
+    # Encoded beforehand, so that the clients do not take the time that is the server's.
+    messages = [_single_messages(writer) for writer in range(writers)]
     deadline = time.perf_counter() + seconds
 
     def work(writer: int) -> None:
         mine: list[float] = []
         client = RawClient(server.port)
-        number = 0
-        while time.perf_counter() < deadline:
-            document: dict[str, Any] = {
-                "_id": ObjectId(),
-                "time": bson.DatetimeMS(1_451_606_400_000 + number),
-                "tags": {"hostname": f"host_{writer}"},
-                "usage_user": number,
-            }
-            number += 1
+        for message in messages[writer]:
             started = time.perf_counter()
-            client.send(insert_message(number, "bench", "cpu", [bson.encode(document)]))
-            reply = client.receive()
+            if started > deadline:
+                break
+            client.send(message)
+            assert client.receive()["n"] == 1
             mine.append(time.perf_counter() - started)
-            assert reply["n"] == 1, reply
         client.close()
         with lock:
             latencies.extend(mine)
@@ -146,6 +141,20 @@ def _insert_for(server: Server, writers: int, seconds: float) -> list[float]:
     for thread in threads:
         thread.join()
     return latencies
+
+
+def _single_messages(writer: int, count: int = 6000) -> list[bytes]:
+    """Inserts of one measurement each."""
+    messages = []
+    for number in range(count):
+        document: dict[str, Any] = {
+            "_id": ObjectId(),
+            "time": bson.DatetimeMS(1_451_606_400_000 + number),
+            "tags": {"hostname": f"host_{writer}"},
+            "usage_user": number,
+        }
+        messages.append(insert_message(number + 1, "bench", "cpu", [bson.encode(document)]))
+    return messages
 
 
 def start_up(table: Table, rounds: int = 5) -> None:

@@ -6,7 +6,7 @@ decides which bucket is asked, opens, archives and reopens them, and counts.
 """
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -59,10 +59,11 @@ class BucketLimits:
 class BucketCatalog:
     """Open buckets of every time-series collection. Used on the event loop only."""
 
-    def __init__(self, engine: Engine, catalog: Catalog, limits: Callable[[], BucketLimits]) -> None:
+    def __init__(self, engine: Engine, catalog: Catalog, limits: BucketLimits) -> None:
         self._engine = engine
         self._catalog = catalog
-        self._limits = limits
+        self.limits = limits
+        """Can be changed at any time."""
         self._buckets = OpenBuckets()
         self._serial = secrets.randbits(63)
         self._counters = BucketCounters()
@@ -129,7 +130,7 @@ class BucketCatalog:
 
     def _place_all(self, buckets: Collection, options: TimeseriesOptions, batch: Partition) -> None:
         """Put every measurement of a batch into a bucket."""
-        placing = _Placing(buckets, options, self._limits(), self._buckets.active_count)
+        placing = _Placing(buckets, options, self.limits, self._buckets.active_count)
         series = self._buckets.series(buckets.id)
         # Nearly every run goes to the current bucket of its series: one call of the kernel does these.
         asked: list[OpenBucket] = []

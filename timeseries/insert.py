@@ -14,12 +14,16 @@ from ..storage.engine import Engine
 
 MEASUREMENT_BYTES_MAX: Final = 5_300_000
 """A larger one would stand three times in its bucket (smallest, greatest, data), which may have 16 MiB."""
-
 _IDLE_SHARE_PER_MILLE: Final = 25
 """Open buckets may take 2.5 % of the machine's memory."""
 _CACHE_LEFT_BYTES: Final = 1 << 30
 _CACHE_BYTES_MIN: Final = 256 << 20
 """The share of a bucket is reckoned from the cache that MongoDB would have: half of what is beyond 1 GiB, at least 256 MiB."""
+_AT_RUN_TIME: Final = (
+    "timeseriesBucketMinSize",
+    "timeseriesIdleBucketExpiryMemoryUsageThreshold",
+    "timeseriesLargeMeasurementThreshold",
+)
 
 
 class Services(Protocol):
@@ -69,32 +73,36 @@ async def insert_measurements(
 def bucket_catalog(services: Services) -> BucketCatalog:
     """The server's bucket catalog, made with the first insert."""
     if services.buckets is None:
-        parameters = services.parameters
+        made = BucketCatalog(services.engine, services.catalog, _limits(services))
 
-        memory_bytes = services.memory_bytes
-        memory_default = memory_bytes * _IDLE_SHARE_PER_MILLE // 1000
-        cache_bytes = max((memory_bytes - _CACHE_LEFT_BYTES) // 2, _CACHE_BYTES_MIN)
+        def changed(_: Any) -> None:
+            made.limits = _limits(services)
 
-        def limits() -> BucketLimits:
-            threshold = int(parameters["timeseriesIdleBucketExpiryMemoryUsageThreshold"])
-            return BucketLimits(
-                count_max=int(parameters["timeseriesBucketMaxCount"]),
-                count_min=int(parameters["timeseriesBucketMinCount"]),
-                size_max=int(parameters["timeseriesBucketMaxSize"]),
-                size_min=int(parameters["timeseriesBucketMinSize"]),
-                large_measurement=int(parameters["timeseriesLargeMeasurementThreshold"]),
-                version=int(parameters["timeseriesBucketVersion"]),
-                memory_max=threshold if threshold > 0 else memory_default,
-                expired_max=int(parameters["timeseriesIdleBucketExpiryMaxCountPerAttempt"]),
-                cache_bytes=cache_bytes,
-            )
-
-        made = BucketCatalog(services.engine, services.catalog, limits)
+        for name in _AT_RUN_TIME:
+            services.parameters.on_change(name, changed)
         services.buckets = made
         services.on_drop.append(made.forget)
         services.status_sections["bucketCatalog"] = made.status
     found: BucketCatalog = services.buckets
     return found
+
+
+def _limits(services: Services) -> BucketLimits:
+    """The numbers of the bucket catalog, from the server's parameters and its memory."""
+    parameters = services.parameters
+    threshold = int(parameters["timeseriesIdleBucketExpiryMemoryUsageThreshold"])
+    memory_bytes = services.memory_bytes
+    return BucketLimits(
+        count_max=int(parameters["timeseriesBucketMaxCount"]),
+        count_min=int(parameters["timeseriesBucketMinCount"]),
+        size_max=int(parameters["timeseriesBucketMaxSize"]),
+        size_min=int(parameters["timeseriesBucketMinSize"]),
+        large_measurement=int(parameters["timeseriesLargeMeasurementThreshold"]),
+        version=int(parameters["timeseriesBucketVersion"]),
+        memory_max=threshold if threshold > 0 else memory_bytes * _IDLE_SHARE_PER_MILLE // 1000,
+        expired_max=int(parameters["timeseriesIdleBucketExpiryMaxCountPerAttempt"]),
+        cache_bytes=max((memory_bytes - _CACHE_LEFT_BYTES) // 2, _CACHE_BYTES_MIN),
+    )
 
 
 def _partition(raws: bytes | list[bytes], options: TimeseriesOptions, stop: int | None = None) -> Partition:

@@ -28,7 +28,7 @@ class Measurements:
         self.catalog = Catalog(engine)
         self.catalog.load()
         self.limits = limits or BucketLimits()
-        self.buckets = BucketCatalog(engine, self.catalog, lambda: self.limits)
+        self.buckets = BucketCatalog(engine, self.catalog, self.limits)
 
     async def create(self, **options: Any) -> None:
         parsed = TimeseriesOptions.parse({"timeField": "t", "metaField": "m", **options}, str(NAMESPACE))
