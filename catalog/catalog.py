@@ -20,7 +20,6 @@ from ..common.errors import (
     IndexNotFound,
     NamespaceExists,
     NamespaceNotFound,
-    NotImplemented,
 )
 from ..common.values import Document, decode, encode
 from ..storage.engine import Engine, Snapshot, Transaction
@@ -40,7 +39,6 @@ _GARBAGE: Final = b"garbage"
 _SWEEP_KEYS: Final = 5000
 _BUILD_DOCUMENTS: Final = 1000
 _DECODED_SPARE: Final = 1000
-_BUILT_KINDS: Final = ("btree", "hashed", "wildcard", "2d", "2dsphere")
 
 
 class Catalog:
@@ -232,7 +230,6 @@ class Catalog:
         Raises:
             NamespaceNotFound: no such collection.
             IndexOptionsConflict, IndexKeySpecsConflict, CannotCreateIndex: it collides with one that exists.
-            NotImplemented: a kind of index that is not built.
             DuplicateKey: a unique index over data that is not; nothing is left of the new indexes.
         """
         collection = self._published.get(namespace)
@@ -250,8 +247,6 @@ class Catalog:
             for spec in wanted:
                 if not is_new_index(current, spec):
                     continue
-                if spec.kind not in _BUILT_KINDS:
-                    raise NotImplemented(f"indexes of kind '{spec.kind}' are not built yet: {value_text(spec.key)}")
                 if len(current.indexes) >= INDEXES_MAX:
                     raise CannotCreateIndex(
                         f"add index fails, too many indexes for {namespace} key:{value_text(spec.key)}"

@@ -16,6 +16,10 @@ def is_new_index(collection: Collection, spec: IndexSpec) -> bool:
     if spec.is_id and (collection.clustered or any(index.is_id for index in collection.indexes)):
         return False
     for index in collection.indexes:
+        if spec.kind == index.kind == "text" and index.name != spec.name:
+            raise IndexOptionsConflict(
+                f'Only one text index per collection allowed, found existing text index "{index.name}"'
+            )
         same_key, same_options = index.same_key(spec), index.same_options(spec)
         told = f"Requested index: {value_text(spec.document)}, existing index: {value_text(index.document)}"
         if index.name == spec.name:

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..common.numbers import is_number
-from ..kernels import FlatKeyMaker, IndexKeyMaker, SphereKeyMaker, WildcardKeyMaker
+from ..kernels import FlatKeyMaker, IndexKeyMaker, SphereKeyMaker, TextKeyMaker, WildcardKeyMaker
 from .index_options import is_wildcard_path
 from .index_specs import IndexSpec
+from .text_options import TEXT_FIELD
 from .wildcard_projections import flat
 
 
@@ -32,6 +33,8 @@ def key_maker(index: IndexSpec) -> KeyMaker:
             return SphereKeyMaker(fields, index.document.get("2dsphereIndexVersion", 3) != 1)
         case "2d":
             return flat_key_maker(index)
+        case "text":
+            return text_key_maker(index)
         case _:
             return IndexKeyMaker(list(index.paths), list(index.descending), index.sparse)
 
@@ -42,6 +45,23 @@ def flat_key_maker(index: IndexSpec) -> FlatKeyMaker:
     options = index.document
     low, high = float(options.get("min", -180)), float(options.get("max", 180))
     return FlatKeyMaker(path, len(index.key), int(options.get("bits", 26)), low, high)
+
+
+def text_key_maker(index: IndexSpec) -> TextKeyMaker:
+    """What makes the keys of a text index, and what a search of texts asks."""
+    fields = [(path, descends(value)) for path, value in index.key.items()]
+    position = index.paths.index(TEXT_FIELD)
+    weights = {path: float(weight) for path, weight in index.document["weights"].items()}
+    others = weights.pop("$**", None)
+    options = index.document
+    return TextKeyMaker(
+        fields[:position],
+        fields[position + 2 :],
+        list(weights.items()),
+        others,
+        options["default_language"],
+        options["language_override"],
+    )
 
 
 def wildcard_scope(path: str) -> str:

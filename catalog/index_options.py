@@ -24,6 +24,7 @@ from ..common.errors import (
 )
 from ..common.numbers import is_number
 from ..common.values import Document, type_name
+from .text_options import set_text_options
 from .wildcard_projections import check_wildcard_projection, is_projected
 
 IndexKind = Literal["btree", "hashed", "text", "2d", "2dsphere", "2dsphere_bucket", "wildcard"]
@@ -167,7 +168,7 @@ def _number(value: Any) -> float:
 
 
 def _check_key_value(key: Document, path: str, value: Any) -> None:
-    if isinstance(value, str):
+    if type_name(value) == "string":
         if value == "wildcard" and not is_wildcard_path(path):
             raise Location(7246202, "The key pattern for a wildcard index must have a wildcard field")
         if value not in _SPECIAL:
@@ -242,7 +243,7 @@ def _option(name: str, value: Any, spec: Document) -> Any:
     if name == "wildcardProjection":
         return check_wildcard_projection(value, spec.get("key"))
     if name == "weights" and not isinstance(value, dict):
-        if isinstance(value, str | list):
+        if type_name(value) in ("string", "array"):
             raise CannotCreateIndex("weights must be an object")
         raise _wrong_type(name, value, "object")
     return value
@@ -324,7 +325,7 @@ def _check_combination(document: Document) -> None:
     if kind == "wildcard":
         _check_wildcard(document)
     if kind == "text":
-        _check_text(document)
+        set_text_options(document)
     elif "weights" in document:
         raise CannotCreateIndex("weights are only allowed in a text index")
     if kind == "2d":
@@ -361,22 +362,6 @@ def _check_wildcard(document: Document) -> None:
         if inside or (projection is not None and is_projected(projection, path)):
             raise Location(
                 7246209, f"wildcardProjection must exclude all regular index fields, but does not exclude '{path}'"
-            )
-
-
-def _check_text(document: Document) -> None:
-    if document.get("collation") is not None:
-        raise CannotCreateIndex("text indexes do not support collation")
-    if "textIndexVersion" in document:
-        version = document["textIndexVersion"]
-        if isinstance(version, Decimal128) or _number(version) not in (1, 2, 3):
-            raise CannotCreateIndex(f"bad textIndexVersion: {value_text(version)}")
-    if document.get("language_override") == "":
-        raise CannotCreateIndex("language_override cannot be an empty string")
-    for weight in document.get("weights", {}).values():
-        if not is_number(weight) or not 0 < _number(weight) < 1_000_000_000:
-            raise CannotCreateIndex(
-                f"text index weight must be in the exclusive interval (0,1000000000) but found: {weight}"
             )
 
 

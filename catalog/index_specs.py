@@ -14,7 +14,7 @@ from .index_options import ID_INDEX_NAME, IndexKind, kind_of, parse_specificatio
 from .index_options import is_id_key as is_id_key
 
 INDEXES_MAX: Final = 64
-_IDENTITY: Final = ("collation", "partialFilterExpression", "wildcardProjection")
+_IDENTITY: Final = ("collation", "partialFilterExpression", "wildcardProjection", "weights")
 _NOT_COMPARED: Final = frozenset({"key", "name", "v", "storageEngine", "originalSpec"})
 
 

@@ -146,6 +146,78 @@ class FlatKeyMaker:
     def covering(self, low: tuple[float, float], high: tuple[float, float], count: int) -> list[tuple[int, int]]:
         """Ranges of cells, about `count` and ascending, that together hold a rectangle."""
 
+@final
+class TextKeyMaker:
+    """Makes the keys of one text index: the terms of the texts of a document."""
+
+    def __new__(
+        cls,
+        before: Sequence[tuple[str, bool]],
+        behind: Sequence[tuple[str, bool]],
+        weights: Sequence[tuple[str, float]],
+        others: float | None,
+        default_language: str,
+        language_field: str,
+    ) -> TextKeyMaker:
+        """Prepare an index.
+
+        Args:
+            before, behind: its ordinary fields, as path and whether it descends, before and behind the texts.
+            weights: paths of texts, and how much a term there weighs.
+            others: the weight of all other paths; None where only those are taken in.
+            default_language: of texts, where nothing else is said.
+            language_field: the field of a document or of one within it that names the language of its texts.
+
+        Raises:
+            ValueError: the language is unknown.
+        """
+
+    def keys(
+        self, document: bytes, collate: Callable[[str], bytes] | None = None
+    ) -> tuple[list[bytes], list[list[int]] | None]:
+        """As `IndexKeyMaker.keys`; where there are several terms, the list of the texts holds a 1.
+
+        Raises:
+            ValueError: the bytes are no BSON.
+            IndexRefused: 16675 for an array beside the texts, 17261 and 17262 for a language that is no string or unknown.
+        """
+
+@final
+class TextSearch:
+    """A search in one text index."""
+
+    def __new__(
+        cls, maker: TextKeyMaker, search: str, language: str, case_sensitive: bool, diacritic_sensitive: bool
+    ) -> TextSearch:
+        """Parse a search: words, `-word`, and "phrases".
+
+        Raises:
+            ValueError: the language is unknown.
+        """
+
+    @property
+    def terms(self) -> list[str]:
+        """The terms to look up, of which a document must have one."""
+
+    @property
+    def negated(self) -> list[str]:
+        """Terms that a document must not have."""
+
+    @property
+    def phrases(self) -> list[str]:
+        """Phrases that a document must have, all of them."""
+
+    @property
+    def negated_phrases(self) -> list[str]:
+        """Phrases that a document must not have."""
+
+    def scores(self, documents: list[bytes]) -> list[float | None]:
+        """How well each of some raw documents fits; None for one that does not.
+
+        Raises:
+            ValueError: the bytes are no BSON.
+        """
+
 def cover_cap(longitude: float, latitude: float, radius: float, count: int) -> list[tuple[int, int]]:
     """Ranges of the cells that can have a part in a circle of the sphere; degrees, and the radius an angle in radians.
 

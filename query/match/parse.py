@@ -15,7 +15,7 @@ from .comparison import parse_equality
 from .elements import ElemMatchObject, ElemMatchValue, is_operator_document, parse_elem_match
 from .evaluation import parse_expr, parse_sample_rate, parse_where
 from .geo import GeoNear, is_geo_document, parse_geo
-from .logical import And, parse_and, parse_nor, parse_or
+from .logical import And, Or, parse_and, parse_nor, parse_or
 from .schema import parse_json_schema
 from .text import TextMatch, parse_text
 
@@ -157,8 +157,11 @@ class _Places:
         self._near = False
         self._text = False
 
-    def check(self, node: MatchNode, *, top: bool) -> None:
-        """Looks at a node and all below; `top` says that every document of the result matches the node."""
+    def check(self, node: MatchNode, *, top: bool, either: bool = False) -> None:
+        """Looks at a node and all below; `top` says that every document of the result matches the node.
+
+        `either` says that every document matches this node or another below the same disjunction.
+        """
         if isinstance(node, GeoNear):
             if not self._allow_near:
                 raise Location(5626500, _NEAR_NOT_HERE)
@@ -170,7 +173,7 @@ class _Places:
         if isinstance(node, TextMatch):
             if not self._allow_text:
                 raise BadValue("$text is not allowed in this context")
-            if not top:
+            if not (top or either):
                 raise BadValue("$text must be a top-level expression")
             if self._text:
                 raise BadValue("Too many text expressions")
@@ -178,7 +181,11 @@ class _Places:
         if self._near and self._text:
             raise BadValue("text and geoNear not allowed in same query")
         for child in node.children():
-            self.check(child, top=top and isinstance(node, And))
+            self.check(
+                child,
+                top=top and isinstance(node, And),
+                either=(top or either) and isinstance(node, (And, Or)),
+            )
 
 
 _NEAR_NOT_HERE: Final = (

@@ -12,6 +12,9 @@ EARTH_RADIUS_M: Final = 6378100.0
 _TOUCH: Final = 1e-13
 """How near a point must be to an arc to lie on it: below a micrometre on Earth."""
 
+_HALF_SLACK: Final = 1e-9
+"""By how much the left side of a ring must exceed a hemisphere to be the larger one, so that rounding does not decide."""
+
 
 def vector(longitude: float, latitude: float) -> Vector:
     """The point of the unit sphere at a longitude and latitude in degrees."""
@@ -87,10 +90,11 @@ class Ring:
     def __init__(self, vertices: Sequence[Vector], *, left: bool = False) -> None:
         points = list(vertices)
         area = _area_to_the_left(points)
-        if area > 2 * math.pi and not left:
+        large = area > 2 * math.pi + _HALF_SLACK
+        if large and not left:
             points.reverse()
         # The winding number tells the inside of regions up to a hemisphere; a larger one is the rest of a smaller one.
-        self.inverted = left and area > 2 * math.pi
+        self.inverted = left and large
         if self.inverted:
             points.reverse()
         self.vertices = points

@@ -1,30 +1,11 @@
 """`$text`: words in the text index of a collection."""
 
-from typing import Any, Final
+from typing import Any
 
+from ...catalog.text_options import LANGUAGES
 from ...common.errors import BadValue, IndexNotFound, NoSuchKey, TypeMismatch
 from ...common.values import Document, type_name
 from .base import MatchContext, MatchNode, Predicate, Variables
-
-_NAMES: Final = {
-    "da": "danish",
-    "nl": "dutch",
-    "en": "english",
-    "fi": "finnish",
-    "fr": "french",
-    "de": "german",
-    "hu": "hungarian",
-    "it": "italian",
-    "nb": "norwegian",
-    "pt": "portuguese",
-    "ro": "romanian",
-    "ru": "russian",
-    "es": "spanish",
-    "sv": "swedish",
-    "tr": "turkish",
-}
-LANGUAGES: Final = frozenset((*_NAMES, *_NAMES.values(), "none"))
-"""The languages of text search, by code and by name."""
 
 
 class TextMatch(MatchNode):

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from ...common.errors import Location, MaxSubPipelineDepthExceeded, NotImplemented, SearchNotEnabled, TypeMismatch
 from ...common.values import Document, type_name
+from ..match.base import holds
+from ..match.text import TextMatch
 from ..plan.nodes import PlanNode
 from . import densify, facet, group, join, order, reshape, windows
 from .base import Fields, PipelineContext, Stage, StageParser
@@ -149,6 +151,8 @@ def parse_pipeline(pipeline: Any, context: PipelineContext) -> Pipeline:
         stage = _stage(name, operand, context)
         if stage.is_source and position:
             raise Location(40602, f"{name} is only valid as the first stage in a pipeline.")
+        if position and isinstance(stage, Match) and holds(stage.matcher, TextMatch):
+            raise Location(17313, "$match with $text is only allowed as the first pipeline stage")
         if stage.must_be_last and position + 1 < len(pipeline):
             raise Location(40601, f"{name} can only be the final stage in the pipeline")
         stages.append(stage)

@@ -33,7 +33,9 @@ class Match(Stage):
         """Parse the operand."""
         if not isinstance(spec, dict):
             raise Location(15959, "the match filter must be an expression in an object")
-        matcher = parse_filter(spec, collator=context.collation, defined_variables=context.expressions.variables)
+        matcher = parse_filter(
+            spec, collator=context.collation, defined_variables=context.expressions.variables, allow_near=False
+        )
         return cls(matcher, spec)
 
     def serialize(self) -> Document:

@@ -26,6 +26,7 @@ from ..match.elements import Exists
 from ..match.geo import GeoNear
 from ..match.logical import And, Or
 from ..match.parse import parse_filter
+from ..match.text import TextMatch
 from ..projection import Projection
 from ..sort import SortPattern
 from .bounds import BoundsMaker, IndexBounds, same_value
@@ -36,6 +37,8 @@ from .scans import CollectionScan, Eof, Fetch, IdHack, IndexScan
 from .scans import Or as OrNode
 from .shaping import Limit, Project, ReturnKey, ShowRecordId, Skip, Sort
 from .special_bounds import makers, usable_without_bounds
+from .text import text_index, text_plan
+from .union import Union
 
 TRIAL_ENTRIES: Final = 1000
 
@@ -88,8 +91,16 @@ def plan_find(collection: Collection | None, wanted: Wanted, snapshot: Snapshot)
 
     Raises:
         BadValue: the hint names no index that can be used.
+        IndexNotFound: a search of texts in a collection without a text index.
+        NoQueryExecutionPlans: no index can do what only an index can.
         Location: 51173, 51174: `min` and `max` without a hint, or not of its key.
     """
+    text = _text_of(wanted.matcher)
+    if text is not None:
+        index = text_index(collection)
+        assert collection is not None
+        source = _text(collection, index, text, wanted, snapshot)
+        return Planned(_shaped(source, wanted, sorted_already=wanted.sort is None), [])
     if collection is None or isinstance(wanted.matcher, AlwaysFalse):
         return Planned(_shaped(Eof(), wanted, sorted_already=True), [])
     near = next((one for one in _conjuncts(wanted.matcher) if isinstance(one, GeoNear)), None)
@@ -121,6 +132,48 @@ def plan_find(collection: Collection | None, wanted: Wanted, snapshot: Snapshot)
     elif chosen is not None:
         return Planned(_by_hint(collection, chosen, wanted, snapshot, rows_hint), [])
     return Planned(_collection_scan(collection, wanted, rows_hint), [])
+
+
+def _text_of(matcher: MatchNode) -> TextMatch | None:
+    """The search of texts among some predicates, on every branch of a disjunction too."""
+    if isinstance(matcher, TextMatch):
+        return matcher
+    return next((found for child in matcher.children() if (found := _text_of(child)) is not None), None)
+
+
+def _text(collection: Collection, index: IndexSpec, text: TextMatch, wanted: Wanted, snapshot: Snapshot) -> PlanNode:
+    """The plan of a search of texts.
+
+    Raises:
+        BadValue: with a hint or in the order of storage.
+        NoQueryExecutionPlans: beside something that no index leads to.
+    """
+    if wanted.hint is not None and wanted.hint != {}:
+        raise BadValue("text and hint not allowed in same query")
+    if wanted.natural:
+        raise BadValue("text expression not allowed in same query with $natural sort order")
+    conjuncts = _conjuncts(wanted.matcher)
+    if any(one is text for one in conjuncts):
+        rest = [one for one in conjuncts if one is not text]
+        return text_plan(collection, index, text, rest, _and(rest))
+    either = next((one for one in conjuncts if isinstance(one, Or) and _text_of(one) is not None), None)
+    sources: list[PlanNode] = []
+    for branch in () if either is None else either.children():
+        of_branch = Wanted(matcher=branch, collation=wanted.collation)
+        if _text_of(branch) is not None:
+            sources.append(_text(collection, index, text, of_branch, snapshot))
+            continue
+        found = _candidates(collection, of_branch, snapshot, collection.indexes)
+        if not found:
+            break
+        sources.append(_scan(collection, found[0], of_branch, None))
+    else:
+        if sources:
+            rest = [one for one in conjuncts if one is not either]
+            return Union(sources, _and(rest))
+    raise NoQueryExecutionPlans(
+        f"error processing query: ns={collection.namespace} :: caused by :: failed to use text index to satisfy $text query"
+    )
 
 
 def _near(collection: Collection, near: GeoNear, wanted: Wanted) -> PlanNode:
@@ -252,7 +305,11 @@ def _usable(index: IndexSpec, predicates: Sequence[MatchNode], wanted: Wanted) -
     """Whether the index holds everything that the filter can match."""
     if index.hidden or index.building:
         return False
-    if index.sparse and not any(_wants_field(predicate, index.paths) for predicate in predicates):
+    if (
+        index.sparse
+        and index.kind in ("btree", "hashed")
+        and not any(_wants_field(predicate, index.paths) for predicate in predicates)
+    ):
         return False
     partial = index.partial_filter
     return partial is None or _implies(predicates, partial, index.collation)

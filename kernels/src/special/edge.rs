@@ -7,9 +7,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 /// Ordinary fields: path, and whether the highest value comes first.
-type Fields = Vec<(String, bool)>;
+pub type Fields = Vec<(String, bool)>;
 
-fn plain(fields: &Fields) -> Vec<Plain> {
+pub fn plain(fields: &Fields) -> Vec<Plain> {
     fields
         .iter()
         .map(|(path, descending)| Plain::new(path, *descending))
@@ -82,5 +82,6 @@ impl WildcardKeyMaker {
 /// Add these classes to the module.
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<WildcardKeyMaker>()?;
-    crate::special::geo_edge::add(module)
+    crate::special::geo_edge::add(module)?;
+    crate::special::text_edge::add(module)
 }

@@ -5,6 +5,9 @@ pub type Vector = [f64; 3];
 /// How near a point must be to an arc to lie on it: below a micrometre on Earth.
 const TOUCH: f64 = 1e-13;
 
+/// By how much the left side of a ring must exceed a hemisphere to be the larger one: rounding must not decide.
+const HALF_SLACK: f64 = 1e-9;
+
 /// The point at a longitude and latitude in degrees; where many names mean one place, they give one point.
 pub fn vector(longitude: f64, latitude: f64) -> Vector {
     if latitude.abs() == 90.0 {
@@ -85,7 +88,7 @@ pub struct Ring {
 
 impl Ring {
     pub fn new(mut vertices: Vec<Vector>, left: bool) -> Self {
-        let large = area_to_the_left(&vertices) > 2.0 * std::f64::consts::PI;
+        let large = area_to_the_left(&vertices) > 2.0 * std::f64::consts::PI + HALF_SLACK;
         if large {
             vertices.reverse();
         }
