@@ -9,7 +9,7 @@ slices afterwards, also after a restart.
 
 import asyncio
 import uuid as uuids
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from ..common.collation import Collation
@@ -181,20 +181,31 @@ class Catalog:
         Raises:
             NamespaceNotFound, NamespaceExists
         """
+        await self.rename_many([(source, target)], drop_target=drop_target)
+
+    async def rename_many(self, moves: Sequence[tuple[Namespace, Namespace]], *, drop_target: bool = False) -> None:
+        """The same for several at once, all or none.
+
+        Raises:
+            NamespaceNotFound, NamespaceExists
+        """
 
         def work(transaction: Transaction) -> dict[Namespace, Collection | None]:
-            collection = self.collection_in(transaction, source)
-            if collection is None:
-                raise NamespaceNotFound(f"Source collection {source} does not exist")
-            taken = self.collection_in(transaction, target)
-            if taken is not None:
-                if not drop_target:
-                    raise NamespaceExists("target namespace exists")
-                self._forget(transaction, taken)
-            transaction.delete("catalog", _entry_key(source))
-            moved = collection.with_changes(namespace=target)
-            self._store(transaction, moved)
-            return {source: None, target: moved}
+            changes: dict[Namespace, Collection | None] = {}
+            for source, target in moves:
+                collection = self.collection_in(transaction, source)
+                if collection is None:
+                    raise NamespaceNotFound(f"Source collection {source} does not exist")
+                taken = self.collection_in(transaction, target)
+                if taken is not None:
+                    if not drop_target:
+                        raise NamespaceExists("target namespace exists")
+                    self._forget(transaction, taken)
+                transaction.delete("catalog", _entry_key(source))
+                moved = collection.with_changes(namespace=target)
+                self._store(transaction, moved)
+                changes |= {source: None, target: moved}
+            return changes
 
         await self._change(work)
         self.sweep()

@@ -93,8 +93,8 @@ class TimeseriesOptions:
         )
 
     @classmethod
-    def parse(cls, spec: Any, namespace: str) -> Self:
-        """Check the `timeseries` option of `create`.
+    def parse(cls, spec: Any, namespace: str, *, any_meta: bool = False) -> Self:
+        """Check the `timeseries` option of `create`; with `any_meta` that of `$out`, where the meta field may be any.
 
         Raises:
             TypeMismatch, IDLFailedToParse, IDLUnknownField, BadValue, InvalidOptions
@@ -113,7 +113,7 @@ class TimeseriesOptions:
         rounding = bucket_seconds(spec, "bucketRoundingSeconds", "create.timeseries")
         if "." in time_field:
             raise InvalidOptions(f"{namespace}: 'timeField' must be a top-level field and not contain a '.'")
-        if meta_field is not None:
+        if meta_field is not None and not any_meta:
             if meta_field == "_id":
                 raise InvalidOptions("'metaField' cannot be \"_id\"")
             if meta_field == time_field:

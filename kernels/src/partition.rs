@@ -222,7 +222,8 @@ impl<'r> Reader<'r> {
         self.number += 1;
         let mut time = None;
         let mut meta = None;
-        let mut has_id = self.reading.time_field == b"_id";
+        let mut has_id =
+            self.reading.time_field == b"_id" || self.reading.meta_field == Some(&b"_id"[..]);
         let mut rest = document.get(4..document.len() - 1).unwrap_or_default();
         let mut slot = 0;
         while let Some((&type_byte, after)) = rest.split_first() {

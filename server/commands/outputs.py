@@ -10,6 +10,7 @@ from ...catalog import documents
 from ...catalog.collections import Collection
 from ...catalog.namespaces import NAMESPACE_BYTES_MAX, Namespace, validate_collection_name
 from ...catalog.timeseries_options import TimeseriesOptions
+from ...common.display import value_text
 from ...common.errors import (
     BadValue,
     CommandNotSupportedOnView,
@@ -38,6 +39,8 @@ from .changing import Selection, change_one
 from .reading import Read, check_variable_name, execution_of
 from .writing import Validator, ensure_collection, insert_documents, now_of, prepared, refuse_view
 
+_KEPT: Final = ("expireAfterSeconds", "collation", "storageEngine", "indexOptionDefaults")
+"""Options that a time-series collection keeps when its content is replaced."""
 _MATCHED: Final = ("replace", "keepExisting", "merge", "fail", "pipeline", "delete")
 _NOT_MATCHED: Final = ("insert", "discard", "fail")
 _ALLOWED: Final = frozenset(
@@ -130,8 +133,15 @@ class Out(Output):
             return
         if existing.kind == "view" and self._timeseries is None:
             raise CommandNotSupportedOnView(f"Namespace {self.target} is a view, not a collection")
-        if existing.kind == "timeseries" and self._timeseries is None:
-            self._timeseries = existing.options["timeseries"]
+        if existing.kind == "timeseries":
+            stored = existing.options["timeseries"]
+            if self._timeseries is not None and self._timeseries != stored:
+                raise Location(
+                    7406103,
+                    f"Time field, meta field and granularity of $out do not match those of {self.target}: "
+                    f"{value_text(stored)}",
+                )
+            self._timeseries = stored
         if existing.kind != "timeseries" and self._timeseries is not None:
             raise Location(7268700, "Cannot create a time-series collection from a non time-series collection or view.")
         if existing.capped:
@@ -144,7 +154,15 @@ class Out(Output):
             from .create_options import CreateOptions
 
             asked = TimeseriesOptions.from_document(self._timeseries)
-            await create_timeseries(self.services, CreateOptions(self._temporary, timeseries=asked))
+            catalog = self.services.catalog
+            kept = catalog.get(self.target)
+            options = {} if kept is None else {name: kept.options[name] for name in _KEPT if name in kept.options}
+            await create_timeseries(self.services, CreateOptions(self._temporary, options, timeseries=asked))
+            before = catalog.get(self.target.buckets)
+            if before is not None:
+                made = {index.name for index in catalog.get(self._temporary.buckets).indexes}
+                indexes = [index for index in before.indexes if index.name not in made]
+                await catalog.create_indexes(self._temporary.buckets, indexes)
             return
         catalog = self.services.catalog
         existing: Collection | None = catalog.get(self.target)
@@ -181,8 +199,8 @@ class Out(Output):
             for told in self.services.on_drop:
                 told(self.target)
                 told(self._temporary)
-            await catalog.rename(self._temporary.buckets, self.target.buckets, drop_target=True)
-            await catalog.rename(self._temporary, self.target, drop_target=True)
+            moves = [(self._temporary.buckets, self.target.buckets), (self._temporary, self.target)]
+            await catalog.rename_many(moves, drop_target=True)
             return
         await self.services.catalog.rename(self._temporary, self.target, drop_target=True)
 
@@ -209,7 +227,7 @@ def _out_target(namespace: Namespace, spec: Any) -> tuple[Namespace, Document | 
         target = Namespace(database, fields.take_string("coll"))
         timeseries = fields.take_document("timeseries", default=None)
         if timeseries is not None:
-            checked = TimeseriesOptions.parse(timeseries, str(target))
+            checked = TimeseriesOptions.parse(timeseries, str(target), any_meta=True)
             timeseries = checked.to_document()
     else:
         raise Location(16990, f"$out only supports a string or object argument, but found {type_name(spec)}")
