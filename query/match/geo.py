@@ -105,7 +105,9 @@ class GeoNear(PathNode):
         if self.spherical:
             if not geometry.on_sphere:
                 return None
-            found = geometry.angle_to(self.point.points[0]) * (EARTH_RADIUS_M if self.metres else 1.0)
+            # Measured in metres first, as the distances that others compare with.
+            found = geometry.angle_to(*self.point.pair) * EARTH_RADIUS_M
+            found = found if self.metres else found / EARTH_RADIUS_M
         elif geometry.pair is None:
             return None
         else:

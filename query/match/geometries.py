@@ -10,7 +10,7 @@ from bson import Decimal128
 from ...common.errors import BadValue
 from ...common.numbers import is_number
 from ...common.values import Document
-from .sphere import Arc, Cap, Polygon, Ring, Vector, angle, angle_to_arc, meet, on_arc, vector
+from .sphere import Arc, Cap, Polygon, Ring, Vector, angle, angle_to_arc, meet, on_arc, place, vector
 
 STRICT_WINDING: Final = "urn:x-mongodb:crs:strictwinding:EPSG:4326"
 _CRS_NAMES: Final = ("urn:ogc:def:crs:OGC:1.3:CRS84", "EPSG:4326", STRICT_WINDING)
@@ -64,15 +64,17 @@ class Geometry:
             return False
         return self._reaches(other) or other._reaches(self)
 
-    def angle_to(self, point: Vector) -> float:
-        """The angle between a point of the sphere and the nearest of it."""
+    def angle_to(self, longitude: float, latitude: float) -> float:
+        """The angle between a place on the sphere and the nearest point of the geometry."""
+        if self.pair is not None:
+            return angle(place(longitude, latitude), place(*self.pair))
+        point = vector(longitude, latitude)
         if any(polygon.contains(point) for polygon in self.polygons):
             return 0.0
         arcs = [arc for line in self.lines for arc in line]
         arcs += [arc for polygon in self.polygons for arc in polygon.arcs()]
-        return min(
-            *(angle(point, own) for own in self.points), *(angle_to_arc(point, arc) for arc in arcs), math.pi, math.pi
-        )
+        angles = [angle(point, own) for own in self.points]
+        return min(*angles, *(angle_to_arc(point, arc) for arc in arcs), math.pi, math.pi)
 
     def _reaches(self, other: "Geometry") -> bool:
         for point in self.points:

@@ -43,15 +43,26 @@ def angle(a: Vector, b: Vector) -> float:
     return math.atan2(math.sqrt(dot(across, across)), dot(a, b))
 
 
+def place(longitude: float, latitude: float) -> Vector:
+    """The point at a longitude and latitude as distances are measured from: without the care that `vector` takes."""
+    lon, lat = math.radians(longitude), math.radians(latitude)
+    return (math.cos(lat) * math.cos(lon), math.cos(lat) * math.sin(lon), math.sin(lat))
+
+
 def angle_to_arc(point: Vector, arc: Arc) -> float:
     """The angle between a point and the nearest point of an arc."""
     a, b = arc
     ends = min(angle(point, a), angle(point, b))
     normal = cross(a, b)
-    length = math.sqrt(dot(normal, normal))
-    if length == 0 or dot(cross(normal, a), point) <= 0 or dot(cross(b, normal), point) <= 0:
+    size = dot(normal, normal)
+    if size == 0 or dot(cross(normal, a), point) <= 0 or dot(cross(b, normal), point) <= 0:
         return ends
-    return min(ends, math.asin(min(abs(dot(point, normal)) / length, 1.0)))
+    across = dot(point, normal) / size
+    below = (point[0] - across * normal[0], point[1] - across * normal[1], point[2] - across * normal[2])
+    length = math.sqrt(dot(below, below))
+    if length == 0:
+        return ends
+    return min(ends, angle(point, (below[0] / length, below[1] / length, below[2] / length)))
 
 
 def on_arc(point: Vector, arc: Arc) -> bool:

@@ -8,7 +8,7 @@ from ...common.values import Document, type_name
 from ..match.base import holds
 from ..match.text import TextMatch
 from ..plan.nodes import PlanNode
-from . import densify, facet, group, join, order, reshape, windows
+from . import densify, facet, geo_near, group, join, order, reshape, windows
 from .base import Fields, PipelineContext, Stage, StageParser
 from .order import Limit, Skip, Sort
 from .reshape import Match
@@ -21,6 +21,7 @@ DEPTH_MAX: Final = 20
 STAGES: Final[dict[str, StageParser]] = {
     **densify.STAGES,
     **facet.STAGES,
+    **geo_near.STAGES,
     **group.STAGES,
     **join.STAGES,
     **order.STAGES,
@@ -31,7 +32,7 @@ STAGES: Final[dict[str, StageParser]] = {
 
 _KNOWN_ELSEWHERE: Final = frozenset(
     {
-        "$changeStreamSplitLargeEvent", "$collStats", "$currentOp", "$geoNear",
+        "$changeStreamSplitLargeEvent", "$collStats", "$currentOp",
         "$indexStats", "$listClusterCatalog", "$listLocalSessions", "$listSampledQueries", "$listSessions",
         "$merge", "$out", "$planCacheStats", "$queryStats", "$querySettings", "$rankFusion", "$scoreFusion",
     }
@@ -151,6 +152,8 @@ def parse_pipeline(pipeline: Any, context: PipelineContext) -> Pipeline:
         stage = _stage(name, operand, context)
         if stage.is_source and position:
             raise Location(40602, f"{name} is only valid as the first stage in a pipeline.")
+        if position and isinstance(stage, geo_near.GeoNear):
+            raise Location(40603, "$geoNear was not the first stage in the pipeline.")
         if position and isinstance(stage, Match) and holds(stage.matcher, TextMatch):
             raise Location(17313, "$match with $text is only allowed as the first pipeline stage")
         if stage.must_be_last and position + 1 < len(pipeline):

@@ -12,6 +12,7 @@ from typing import Any, Final
 from ...catalog import documents
 from ...catalog.collections import Collection
 from ...catalog.index_specs import IndexSpec
+from ...common.errors import Location
 from ...common.values import Document, decode
 from ..match.base import AlwaysTrue, MatchNode, Predicate
 from ..match.geo import GeoNear
@@ -147,6 +148,19 @@ class NearScan(PlanNode):
         bounds = self._bounds([(0, 0)])
         position = list(self.index.key).index(self.near.path)
         return not any(field.unbounded for field in bounds.fields[:position])
+
+    def check_point(self) -> None:
+        """Refuse a point outside of the plane of a 2d index.
+
+        Raises:
+            Location: 16433.
+        """
+        if self.stage != "GEO_NEAR_2D" or self.near.point.pair is None:
+            return
+        options = self.index.document
+        low, high = float(options.get("min", -180)), float(options.get("max", 180))
+        if not all(low <= number <= high for number in self.near.point.pair):
+            raise Location(16433, f"point not in interval of [ {low:g}, {high:g} ]")
 
     def describe(self) -> Document:
         """See `PlanNode.describe`."""

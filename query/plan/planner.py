@@ -189,6 +189,7 @@ def _near(collection: Collection, near: GeoNear, wanted: Wanted) -> PlanNode:
         if can_be_near(index, near) and _usable(index, rest, wanted):
             scan = NearScan(collection, index, near, _and(rest), _collation_document(wanted), rest)
             if scan.usable():
+                scan.check_point()
                 return scan
     raise NoQueryExecutionPlans(
         f"error processing query: ns={collection.namespace} planner returned error :: caused by :: unable to find index "

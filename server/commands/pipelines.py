@@ -10,6 +10,7 @@ from ...common.values import Document
 from ...query.match.base import AlwaysTrue, MatchNode
 from ...query.match.logical import And
 from ...query.pipeline.base import PipelineContext
+from ...query.pipeline.geo_near import GeoNear
 from ...query.pipeline.parse import Pipeline, parse_pipeline
 from ...query.plan.nodes import PlanNode
 from ...query.plan.planner import Planned, Wanted
@@ -136,8 +137,10 @@ class PipelinePlanner:
     def _documents(self, source: Source, pipeline: Pipeline, read: Read) -> tuple[PlanNode, Pipeline]:
         """What the planner makes of the first stages, and the stages that are left."""
         leading, rest = pipeline.split_leading()
+        first = pipeline.stages[0] if pipeline.stages else None
+        near = first.matcher(source.collection) if isinstance(first, GeoNear) else None
         wanted = Wanted(
-            matcher=_all_of([match.matcher for match in leading.filters]),
+            matcher=_all_of([match.matcher for match in leading.filters]) if near is None else near,
             sort=None if leading.sort is None else leading.sort.pattern,
             skip=leading.skip,
             limit=leading.limit or 0,
