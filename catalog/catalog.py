@@ -144,12 +144,12 @@ class Catalog:
                         raise NamespaceExists(f"Collection {namespace} already exists.")
                     made[namespace] = existing
                     continue
-                made[namespace] = self._make(transaction, namespace, options, kind, indexes, uuid)
+                made[namespace] = self.make(transaction, namespace, options, kind, indexes, uuid)
                 if kind != "collection":
                     made.update(self._tell_views(transaction, namespace, made[namespace]))
             return made
 
-        changes = await self._change(work)
+        changes = await self.change(work)
         return [made for namespace, *_ in wanted if (made := changes[namespace]) is not None]
 
     async def drop(self, *namespaces: Namespace) -> None:
@@ -160,13 +160,13 @@ class Catalog:
             for namespace in namespaces:
                 collection = self.collection_in(transaction, namespace)
                 if collection is not None:
-                    self._forget(transaction, collection)
+                    self.forget(transaction, collection)
                     if collection.is_view:
                         self._tell_views(transaction, namespace, None)
                     changes[namespace] = None
             return changes
 
-        await self._change(work)
+        await self.change(work)
         self.sweep()
 
     async def drop_database(self, database: str) -> bool:
@@ -200,14 +200,14 @@ class Catalog:
                 if taken is not None:
                     if not drop_target:
                         raise NamespaceExists("target namespace exists")
-                    self._forget(transaction, taken)
+                    self.forget(transaction, taken)
                 transaction.delete("catalog", _entry_key(source))
                 moved = collection.with_changes(namespace=target)
                 self._store(transaction, moved)
                 changes |= {source: None, target: moved}
             return changes
 
-        await self._change(work)
+        await self.change(work)
         self.sweep()
 
     async def modify(self, namespace: Namespace, change: Callable[[Collection], Collection]) -> Collection:
@@ -232,7 +232,7 @@ class Catalog:
                     self._tell_views(transaction, namespace, changed)
             return changes
 
-        changes = await self._change(work)
+        changes = await self.change(work)
         return [collection for collection in changes.values() if collection is not None]
 
     async def create_indexes(self, namespace: Namespace, specs: Iterable[IndexSpec]) -> tuple[int, int]:
@@ -274,7 +274,7 @@ class Catalog:
                     slow.append(index.name)
             return {namespace: current}
 
-        (changed,) = (await self._change(work)).values()
+        (changed,) = (await self.change(work)).values()
         assert changed is not None
         if slow:
             changed = await self._build_all(namespace, list(slow))
@@ -321,13 +321,19 @@ class Catalog:
             self._store(transaction, collection)
             return {namespace: collection}
 
-        await self._change(work)
+        await self.change(work)
         self.sweep()
 
     def sweep(self) -> None:
         """See that what was dropped is removed, in the background."""
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
+
+    async def swept(self) -> None:
+        """Wait until what was dropped is removed."""
+        self.sweep()
+        if self._sweeping is not None:
+            await asyncio.shield(self._sweeping)
 
     async def close(self) -> None:
         """Wait for the background work's current slice and leave the rest to the next start."""
@@ -336,7 +342,7 @@ class Catalog:
             await asyncio.gather(self._sweeping, return_exceptions=True)
         await asyncio.gather(*self._changes, return_exceptions=True)
 
-    async def _change(
+    async def change(
         self, work: Callable[[Transaction], dict[Namespace, Collection | None]]
     ) -> dict[Namespace, Collection | None]:
         """Run a change on the writer's thread, and show it to readers when it is durable.
@@ -391,7 +397,7 @@ class Catalog:
                 state.accepts = self._partial_compiler(index.partial_filter, index.collation)
         return index.with_changes(state=state)
 
-    def _make(
+    def make(
         self,
         transaction: Transaction,
         namespace: Namespace,
@@ -400,6 +406,7 @@ class Catalog:
         indexes: Iterable[IndexSpec] | None,
         uuid: uuids.UUID | None,
     ) -> Collection:
+        """Within a change: make a collection, the name of which is free."""
         if indexes is None:
             plain = kind == "collection" and not options.get("clusteredIndex")
             indexes = [IndexSpec.for_id(options.get("collation"))] if plain else []
@@ -424,7 +431,7 @@ class Catalog:
         if views is None:
             if view is None:
                 return {}
-            views = made[home] = self._make(transaction, home, {}, "collection", None, None)
+            views = made[home] = self.make(transaction, home, {}, "collection", None, None)
         found = documents.fetch_by_id(transaction, views, str(namespace))
         if view is None:
             if found is not None:
@@ -448,7 +455,8 @@ class Catalog:
         transaction.put("catalog", _entry_key(collection.namespace), raw)
         self._remember(raw, collection)
 
-    def _forget(self, transaction: Transaction, collection: Collection) -> None:
+    def forget(self, transaction: Transaction, collection: Collection) -> None:
+        """Within a change: take a collection away; what lies behind it is garbage for `sweep`."""
         transaction.delete("catalog", _entry_key(collection.namespace))
         if collection.kind == "collection":
             transaction.put("meta", _GARBAGE + number_key(collection.id), b"records")

@@ -50,6 +50,7 @@ class Services:
     catalog: Any = None
     buckets: Any = None
     ttl: Any = None
+    cluster_parameters: Any = None
     on_drop: list[Callable[[Namespace], object]] = field(default_factory=list)
     """Told the name of each collection and view that dropDatabase took away."""
     commands: Mapping[str, Any] = field(default_factory=dict)

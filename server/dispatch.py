@@ -151,7 +151,10 @@ class Dispatcher:
         if generic.help:
             return {"help": f"help for: {command.name} {command.summary}"}
         request.operation.lsid = generic.lsid
-        request.operation.limit_time(generic.max_time_ms)
+        limit_ms = generic.max_time_ms
+        if not limit_ms and command.reads and "maxTimeMS" not in request.body:
+            limit_ms = services.cluster_parameters.default_read_ms
+        request.operation.limit_time(limit_ms)
         if command.writes and services.write_gate.closed and command.name not in _NOT_HELD_BACK:
             await services.write_gate.pass_through(request.operation)
         reply = await command.run(context, request)

@@ -369,6 +369,7 @@ def _write_concern(command: str, value: Any) -> WriteConcern | None:
     fsync = _safe_bool("WriteConcern", "fsync", value.get("fsync"))
     if journal and fsync:
         raise FailedToParse("fsync and j options cannot be used together")
+    _check_timeout(value.get("wtimeout", value.get("wtimeoutMS")))
     w = _w(value["w"]) if "w" in value else 1
     if isinstance(w, int) and w > 1:
         raise BadValue("cannot use 'w' > 1 when a host is not replicated")
@@ -389,7 +390,28 @@ def _safe_bool(command: str, name: str, value: Any) -> bool | None:
     raise _wrong_type(command, name, value, "types '[bool, long, int, decimal, double]'")
 
 
+def _check_timeout(value: Any) -> None:
+    """Nobody waits for anybody here; only a number that is too large is refused."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal128):
+        return
+    number = float(value.to_decimal()) if isinstance(value, Decimal128) else value
+    if number > _MAX_TIME_MS_MAX:
+        raise FailedToParse(f"wtimeout must be no more than {_MAX_TIME_MS_MAX}, found {number:g}")
+
+
+def _check_tags(tags: Document) -> None:
+    """The form of a `w` by tags, which the one member there is fulfils."""
+    if not tags:
+        raise FailedToParse("tagged write concern requires tags")
+    for tag, count in tags.items():
+        if isinstance(count, bool) or not isinstance(count, int | float | Decimal128):
+            raise FailedToParse(f"tags must be a single level document with only number values; found: {tag}")
+
+
 def _w(value: Any) -> int | str:
+    if isinstance(value, dict):
+        _check_tags(value)
+        return 1
     if value is None:
         raise BadValue("cannot use non-majority 'w' mode null when a host is not a member of a replica set")
     if is_string(value):
@@ -399,7 +421,8 @@ def _w(value: Any) -> int | str:
     number = float(value.to_decimal()) if isinstance(value, Decimal128) else value
     if isinstance(number, float) and not math.isfinite(number):
         raise FailedToParse("w has to be a non-negative number and not greater than 50")
-    number = int(number)
+    # Decimals are rounded half to even, doubles cut.
+    number = round(number) if isinstance(value, Decimal128) else int(number)
     if not 0 <= number <= _W_MAX:
         raise FailedToParse(f"w has to be a non-negative number and not greater than {_W_MAX}; found: {number}")
     return number

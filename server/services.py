@@ -17,6 +17,7 @@ from ..common.logs import LogMemory, open_logger
 from ..common.values import Document, decode
 from ..storage.lmdb_engine import LmdbEngine
 from .authorization import check
+from .cluster_parameters import ClusterParameters
 from .context import Services
 from .counters import Counters
 from .cursors import CursorRegistry
@@ -123,6 +124,7 @@ def _open_data(services: Services, stack: AsyncExitStack) -> None:
         version = snapshot.get("meta", VERSION_KEY)
     if version is not None:
         services.parameters.fill("featureCompatibilityVersion", decode(version))
+    services.cluster_parameters = ClusterParameters(services.engine)
     services.catalog = Catalog(services.engine, partial_compiler=_partial_filter)
     services.catalog.load()
     stack.push_async_callback(services.catalog.close)

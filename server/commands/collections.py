@@ -29,7 +29,7 @@ from .create_options import CreateOptions, check_view, read_create_options
 from .indexes import rows_reply
 from .reading import check_collection_uuid, take_batch_size
 
-_SYSTEM_ALLOWED: Final = frozenset(
+SYSTEM_ALLOWED: Final = frozenset(
     {"system.js", "system.views", "system.profile", "system.users", "system.roles", "system.version"}
 )
 _UUID_BYTES: Final = 16
@@ -49,7 +49,7 @@ class Create(Command):
         wanted = read_create_options(request, services.clock.now_ms())
         namespace = wanted.namespace
         validate_collection_name(namespace)
-        if namespace.is_system and namespace.collection not in _SYSTEM_ALLOWED:
+        if namespace.is_system and namespace.collection not in SYSTEM_ALLOWED:
             if namespace.is_buckets and wanted.timeseries is None:
                 raise IllegalOperation(
                     "Creating a new buckets namespace is not allowed without the 'timeseries' option"
@@ -203,7 +203,7 @@ class Drop(Command):
         fields = Fields(request, known=("collectionUUID", "isTimeseriesNamespace"))
         namespace = fields.take_namespace()
         check_collection_uuid(fields, catalog, namespace)
-        if namespace.is_system and not namespace.is_buckets and namespace.collection not in _SYSTEM_ALLOWED:
+        if namespace.is_system and not namespace.is_buckets and namespace.collection not in SYSTEM_ALLOWED:
             raise IllegalOperation(f"can't drop system collection {namespace}")
         if namespace.database == "admin" and namespace.collection in ("system.version", "system.users"):
             raise IllegalOperation(f"can't drop system collection {namespace}")

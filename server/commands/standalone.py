@@ -57,12 +57,6 @@ _OF_REPLICA_SETS: Final = (
 
 _NOT_BUILT: Final = (
     "analyze",
-    "cloneCollectionAsCapped",
-    "cleanupStructuredEncryptionData",
-    "compactStructuredEncryptionData",
-    "convertToCapped",
-    "dbHash",
-    "filemd5",
     "planCacheClearFilters",
     "planCacheListFilters",
     "planCacheSetFilter",
@@ -72,7 +66,7 @@ _NOT_BUILT: Final = (
 
 _OF_SEARCH: Final = ("createSearchIndexes", "dropSearchIndex", "listSearchIndexes", "updateSearchIndex")
 
-_NOT_BUILT_ADMIN: Final = ("autoCompact", "configureQueryAnalyzer")
+_NOT_BUILT_ADMIN: Final = ("configureQueryAnalyzer",)
 
 
 def refused_commands() -> list[Command]:
@@ -100,13 +94,6 @@ def refused_commands() -> list[Command]:
     commands += [
         _Refused("applyOps", CommandNotSupported, "applyOps is not supported", admin_only=False, writes=True),
         _Refused("mapReduce", CommandNotSupported, "mapReduce needs JavaScript", admin_only=False, writes=True),
-        _Refused(
-            "setClusterParameter",
-            IllegalOperation,
-            "setClusterParameter cannot be run on standalones",
-            admin_only=True,
-            writes=False,
-        ),
     ]
     return commands
 
@@ -174,18 +161,6 @@ class SetUserWriteBlockMode(Command):
             default=None,
         )
         raise IllegalOperation("setUserWriteBlockMode cannot be run on standalones")
-
-
-class GetClusterParameter(Command):
-    """`getClusterParameter`: for members of replica sets."""
-
-    name = "getClusterParameter"
-    summary = "Parameters of a whole cluster."
-    admin_only = True
-
-    async def run(self, context: Context, request: Request) -> Document:
-        """Refuse."""
-        raise IllegalOperation("getClusterParameter cannot be run on standalones")
 
 
 class ShardingState(Command):

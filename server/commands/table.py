@@ -18,9 +18,12 @@ from .aggregate import Aggregate, CountCommand, Distinct
 from .authentication import Authenticate, Logout, SaslContinue, SaslStart
 from .base import Command
 from .bulk_write import BulkWrite
+from .capping import CloneCollectionAsCapped, ConvertToCapped
+from .cluster_parameters import GetClusterParameter, SetClusterParameter
 from .collection_changes import CollMod
 from .collection_stats import CollStats, Validate
 from .collections import Create, Drop, ListCollections, RenameCollection
+from .compaction import AutoCompact, Compact
 from .cursors import GetMore, KillCursors
 from .databases import DataSize, DbStats, DropDatabase, ListDatabases
 from .delete import Delete
@@ -35,12 +38,15 @@ from .diagnostics import (
     LockInfo,
     LogRotate,
 )
+from .encryption import CleanupStructuredEncryptionData, CompactStructuredEncryptionData
 from .explain import Explain
 from .find import Find
 from .find_and_modify import FindAndModify
 from .handshake import ConnectionStatus, Hello, Ping, WhatsMyUri
+from .hashing import DbHash, FileMd5
 from .indexes import CreateIndexes, DropIndexes, ListIndexes
 from .insert import Insert
+from .metadata_check import ValidateDbMetadata
 from .operations import CurrentOp, KillOp, Profile, Top
 from .parameters import GetParameter, SetParameter
 from .sessions import (
@@ -56,7 +62,6 @@ from .sessions import (
     StartSession,
 )
 from .standalone import (
-    GetClusterParameter,
     GetDefaultRWConcern,
     GetShardMap,
     PlanCacheClear,
@@ -110,16 +115,23 @@ COMMANDS: Final = table_of(
     AbortTransaction(),
     AdvanceTestClock(),
     Authenticate(),
+    AutoCompact(),
     BuildInfo(),
+    CleanupStructuredEncryptionData(),
+    CloneCollectionAsCapped(),
     CommitTransaction(),
     ConnPoolStats(),
     ConnectionStatus(),
     CollMod(),
+    Compact(),
+    CompactStructuredEncryptionData(),
+    ConvertToCapped(),
     CollStats(),
     Create(),
     CreateUser(),
     CurrentOp(),
     DataSize(),
+    DbHash(),
     DbStats(),
     DropAllUsersFromDatabase(),
     DropConnections(),
@@ -128,6 +140,7 @@ COMMANDS: Final = table_of(
     DropUser(),
     EndSessions(),
     Features(),
+    FileMd5(),
     Fsync(),
     FsyncUnlock(),
     GetClusterParameter(),
@@ -162,6 +175,7 @@ COMMANDS: Final = table_of(
     SaslContinue(),
     SaslStart(),
     ServerStatus(),
+    SetClusterParameter(),
     SetDefaultRWConcern(),
     SetFeatureCompatibilityVersion(),
     SetIndexCommitQuorum(),
@@ -174,6 +188,7 @@ COMMANDS: Final = table_of(
     UpdateUser(),
     UsersInfo(),
     Validate(),
+    ValidateDbMetadata(),
     WhatsMyUri(),
     *refused_commands(),
 )
