@@ -95,20 +95,32 @@ def meet(first: Arc, second: Arc) -> bool:
     return on_arc(first[0], second) or on_arc(first[1], second) or on_arc(second[0], first) or on_arc(second[1], first)
 
 
+def _normalized(vector: Vector) -> Vector:
+    length = math.sqrt(dot(vector, vector)) or 1.0
+    return (vector[0] / length, vector[1] / length, vector[2] / length)
+
+
 class Ring:
     """A closed line and the region on one side of it: the smaller one, or the one to its left."""
 
     def __init__(self, vertices: Sequence[Vector], *, left: bool = False) -> None:
         points = list(vertices)
-        area = _area_to_the_left(points)
-        large = area > 2 * math.pi + _HALF_SLACK
-        if large and not left:
-            points.reverse()
-        # The winding number tells the inside of regions up to a hemisphere; a larger one is the rest of a smaller one.
-        self.inverted = left and large
-        if self.inverted:
+        if not left and _area_to_the_left(points) > 2 * math.pi + _HALF_SLACK:
             points.reverse()
         self.vertices = points
+        self._inner = self._point_inside()
+
+    def _point_inside(self) -> Vector:
+        """A point to the left of the longest side, nearer to it than to any other."""
+        arcs = list(self.arcs())
+        longest = max(range(len(arcs)), key=lambda at: angle(*arcs[at]))
+        a, b = arcs[longest]
+        middle = _normalized((a[0] + b[0], a[1] + b[1], a[2] + b[2]))
+        room = min(angle_to_arc(middle, arc) for at, arc in enumerate(arcs) if at != longest)
+        step, to_left = math.tan(min(room / 2, 0.1)), _normalized(cross(a, b))
+        return _normalized(
+            (middle[0] + step * to_left[0], middle[1] + step * to_left[1], middle[2] + step * to_left[2])
+        )
 
     def arcs(self) -> Iterator[Arc]:
         """The sides."""
@@ -119,11 +131,27 @@ class Ring:
         return any(on_arc(point, arc) for arc in self.arcs())
 
     def contains(self, point: Vector) -> bool:
-        """Whether a point that lies on no side is inside."""
-        turn = 0.0
+        """Whether a point that lies on no side is inside: the way to one that is, crosses an even number of sides."""
+        if dot(point, self._inner) > -0.9:
+            return self._crossings(point, self._inner) % 2 == 0
+        # There is no one way between points that lie opposite to each other.
+        least = min(range(3), key=lambda axis: abs(point[axis]))
+        axis = (float(least == 0), float(least == 1), float(least == 2))
+        between = _normalized(cross(point, axis))
+        return (self._crossings(point, between) + self._crossings(between, self._inner)) % 2 == 0
+
+    def _crossings(self, start: Vector, stop: Vector) -> int:
+        """How many sides cross an arc; a corner on it counts for one of its sides."""
+        normal = cross(start, stop)
+        count = 0
         for a, b in self.arcs():
-            turn += math.atan2(dot(point, cross(a, b)), dot(a, b) - dot(point, a) * dot(point, b))
-        return (round(turn / (2 * math.pi)) == 1) is not self.inverted
+            if (dot(normal, a) >= 0) == (dot(normal, b) >= 0):
+                continue
+            meeting = cross(normal, cross(a, b))
+            if meeting[0] * (a[0] + b[0]) + meeting[1] * (a[1] + b[1]) + meeting[2] * (a[2] + b[2]) < 0:
+                meeting = (-meeting[0], -meeting[1], -meeting[2])
+            count += dot(cross(start, meeting), normal) > 0 and dot(cross(meeting, stop), normal) > 0
+        return count
 
     def crosses_itself(self) -> bool:
         """Whether sides that are no neighbours meet."""
@@ -136,11 +164,14 @@ class Ring:
 
 
 def _area_to_the_left(vertices: Sequence[Vector]) -> float:
-    total = 0.0
-    origin = vertices[0]
-    for b, c in pairwise(vertices[1:]):
-        total += 2 * math.atan2(dot(origin, cross(b, c)), 1 + dot(origin, b) + dot(b, c) + dot(c, origin))
-    return total % (4 * math.pi)
+    """What the turns at the corners leave of a full turn."""
+    count = len(vertices)
+    turns = 0.0
+    for at, corner in enumerate(vertices):
+        come = cross(vertices[at - 1], corner)
+        go = cross(corner, vertices[(at + 1) % count])
+        turns += math.atan2(dot(cross(come, go), corner), dot(come, go))
+    return 2 * math.pi - turns
 
 
 class Polygon:

@@ -158,3 +158,10 @@ def test_rings_mean_the_same_in_either_direction(lon: float, lat: float, size: f
 def test_anything_may_be_stored(value: Any) -> None:
     stored(value)
     stored({"type": "Polygon", "coordinates": value})
+
+
+def test_a_band_around_the_sphere_holds_points_opposite_to_each_other() -> None:
+    band = [[lon, -5] for lon in range(-160, 161, 20)] + [[lon, 5] for lon in range(160, -161, -20)]
+    region = {"$geometry": {"type": "Polygon", "coordinates": [[*band, band[0]]]}}
+    for place, inside in (((100, 0), True), ((-80, 0), True), ((179, 0), False), ((0, 20), False)):
+        assert found("$geoWithin", region, point(*place)) is inside

@@ -79,23 +79,63 @@ fn meet(a: Vector, b: Vector, c: Vector, d: Vector) -> bool {
         || on_arc(d, a, b)
 }
 
+fn scaled(a: Vector, by: f64) -> Vector {
+    a.map(|part| part * by)
+}
+
+fn sum(a: Vector, b: Vector) -> Vector {
+    [a[0] + b[0], a[1] + b[1], a[2] + b[2]]
+}
+
+fn normalized(a: Vector) -> Vector {
+    let size = length(a);
+    if size == 0.0 {
+        a
+    } else {
+        scaled(a, 1.0 / size)
+    }
+}
+
 /// A closed line and the region on one side of it: the smaller one, or the one to its left.
 pub struct Ring {
     pub vertices: Vec<Vector>,
-    /// The region is what the winding number calls the outside.
-    inverted: bool,
+    inner: Vector,
 }
 
 impl Ring {
     pub fn new(mut vertices: Vec<Vector>, left: bool) -> Self {
-        let large = area_to_the_left(&vertices) > 2.0 * std::f64::consts::PI + HALF_SLACK;
-        if large {
+        if !left && area_to_the_left(&vertices) > 2.0 * std::f64::consts::PI + HALF_SLACK {
             vertices.reverse();
         }
-        Ring {
+        let mut ring = Ring {
             vertices,
-            inverted: left && large,
-        }
+            inner: [0.0; 3],
+        };
+        ring.inner = ring.point_inside();
+        ring
+    }
+
+    /// A point to the left of the longest side, nearer to it than to any other.
+    fn point_inside(&self) -> Vector {
+        let arcs: Vec<_> = self.arcs().collect();
+        let longest = (0..arcs.len())
+            .max_by(|&one, &other| {
+                let size = |at: usize| angle(arcs[at].0, arcs[at].1);
+                size(one).total_cmp(&size(other))
+            })
+            .unwrap_or(0);
+        let Some(&(a, b)) = arcs.get(longest) else {
+            return [0.0; 3];
+        };
+        let middle = normalized(sum(a, b));
+        let room = arcs
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != longest)
+            .map(|(_, &(c, d))| distance_to_arc(middle, c, d))
+            .fold(f64::INFINITY, f64::min);
+        let step = (room / 2.0).min(0.1).tan();
+        normalized(sum(middle, scaled(normalized(cross(a, b)), step)))
     }
 
     pub fn arcs(&self) -> impl Iterator<Item = (Vector, Vector)> + '_ {
@@ -107,14 +147,36 @@ impl Ring {
         self.arcs().any(|(a, b)| on_arc(point, a, b))
     }
 
-    /// Whether a point that lies on no side is inside.
+    /// Whether a point that lies on no side is inside: the way to one that is, crosses an even number of sides.
     pub fn contains(&self, point: Vector) -> bool {
-        let mut turn = 0.0;
-        for (a, b) in self.arcs() {
-            let across = dot(point, cross(a, b));
-            turn += across.atan2(dot(a, b) - dot(point, a) * dot(point, b));
+        if dot(point, self.inner) > -0.9 {
+            return self.crossings(point, self.inner).is_multiple_of(2);
         }
-        ((turn / (2.0 * std::f64::consts::PI)).round() == 1.0) != self.inverted
+        // There is no one way between points that lie opposite to each other.
+        let mut axis = [0.0; 3];
+        let least = (0..3)
+            .min_by(|&one, &other| point[one].abs().total_cmp(&point[other].abs()))
+            .unwrap_or(0);
+        axis[least] = 1.0;
+        let between = normalized(cross(point, axis));
+        (self.crossings(point, between) + self.crossings(between, self.inner)).is_multiple_of(2)
+    }
+
+    /// How many sides cross an arc; a corner on it counts for one of its sides.
+    fn crossings(&self, start: Vector, stop: Vector) -> usize {
+        let normal = cross(start, stop);
+        self.arcs()
+            .filter(|&(a, b)| {
+                if (dot(normal, a) >= 0.0) == (dot(normal, b) >= 0.0) {
+                    return false;
+                }
+                let mut meeting = cross(normal, cross(a, b));
+                if dot(meeting, sum(a, b)) < 0.0 {
+                    meeting = scaled(meeting, -1.0);
+                }
+                dot(cross(start, meeting), normal) > 0.0 && dot(cross(meeting, stop), normal) > 0.0
+            })
+            .count()
     }
 
     /// Whether sides that are no neighbours meet.
@@ -132,17 +194,16 @@ impl Ring {
     }
 }
 
+/// What the turns at the corners leave of a full turn.
 fn area_to_the_left(vertices: &[Vector]) -> f64 {
-    let mut total = 0.0;
-    let Some((&origin, rest)) = vertices.split_first() else {
-        return 0.0;
-    };
-    for pair in rest.windows(2) {
-        let (b, c) = (pair[0], pair[1]);
-        let below = 1.0 + dot(origin, b) + dot(b, c) + dot(c, origin);
-        total += 2.0 * dot(origin, cross(b, c)).atan2(below);
+    let count = vertices.len();
+    let mut turns = 0.0;
+    for (at, &corner) in vertices.iter().enumerate() {
+        let come = cross(vertices[(at + count - 1) % count], corner);
+        let go = cross(corner, vertices[(at + 1) % count]);
+        turns += dot(cross(come, go), corner).atan2(dot(come, go));
     }
-    total.rem_euclid(4.0 * std::f64::consts::PI)
+    2.0 * std::f64::consts::PI - turns
 }
 
 /// A ring without its holes.
@@ -191,6 +252,21 @@ mod tests {
         assert!(!square(false).contains(vector(-5.0, 5.0)));
         assert!(!square(true).contains(vector(5.0, 5.0)));
         assert!(square(true).contains(vector(-5.0, 5.0)));
+    }
+
+    #[test]
+    fn a_band_around_the_sphere_holds_points_opposite_to_each_other() {
+        let mut corners: Vec<_> = (-8..=8).map(|at| (f64::from(at) * 20.0, -5.0)).collect();
+        corners.extend((-8..=8).rev().map(|at| (f64::from(at) * 20.0, 5.0)));
+        let ring = Ring::new(corners.iter().map(|&(x, y)| vector(x, y)).collect(), false);
+        for (x, y, inside) in [
+            (100.0, 0.0, true),
+            (-80.0, 0.0, true),
+            (179.0, 0.0, false),
+            (0.0, 20.0, false),
+        ] {
+            assert_eq!(ring.contains(vector(x, y)), inside, "{x} {y}");
+        }
     }
 
     #[test]
