@@ -7,7 +7,7 @@ unless the pattern begins with `(*UCP)`, case folding is simple, brackets in cla
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol
 
 import regex
 
@@ -65,6 +65,13 @@ _UNDOTTED: Final = {"i": "(?-i:[iI])", "I": "(?-i:[iI])", "ı": "(?-i:ı)", "İ"
 _GROUP_HEADER: Final = regex.compile(
     r"\(\?(?:P?<[A-Za-z_]\w*>|'\w+'|P[=>]\w+\)|<[=!]|[=!:>|]|&\w+\)|\(\w+\)|[a-zA-Z^-]*[:)]|R\)|[+-]?\d+\))"
 )
+# The package prepares the longest literal run of a pattern for a fast search, in a time that grows with the cube of its
+# length and that its timeout does not see. A look ahead at "any character" in front of a character changes no answer and
+# ends a run.
+_RUN_LENGTH: Final = 48
+_RUN_END: Final = r"(?=[\s\S])"
+_SIGNS: Final = regex.compile(r"[\\.\[\](){}*+?^$|]")
+_ESCAPED_SIGN: Final = regex.compile(r"\\([!-/:-@\[-`{-~])")
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
 _OCTAL: Final = frozenset("01234567")
 
@@ -77,13 +84,77 @@ class PatternTimeout(Exception):
     """A pattern that needs too long for a string."""
 
 
-def compile_pattern(pattern: str, options: str = "") -> "regex.Pattern[str]":
+class Found(Protocol):
+    """Where and what a pattern matched."""
+
+    def __getitem__(self, group: int, /) -> str:
+        """The text of a group; 0 is the whole match."""
+
+    def start(self) -> int:
+        """Where the match begins."""
+
+    def end(self) -> int:
+        """Where the match ends."""
+
+    def groups(self) -> tuple[str | None, ...]:
+        """The texts of the groups; None where one took no part."""
+
+
+class Pattern(Protocol):
+    """What a compiled pattern can do."""
+
+    @property
+    def pattern(self) -> str:
+        """The pattern as it was given, or as the package reads it."""
+
+    def search(self, string: str, pos: int = 0, *, timeout: float) -> Found | None:
+        """The first match at `pos` or later; `TimeoutError` where that takes too long."""
+
+
+class _FoundLiteral:
+    def __init__(self, text: str, start: int) -> None:
+        self._text = text
+        self._start = start
+
+    def __getitem__(self, group: int, /) -> str:
+        return self._text
+
+    def start(self) -> int:
+        return self._start
+
+    def end(self) -> int:
+        return self._start + len(self._text)
+
+    def groups(self) -> tuple[str | None, ...]:
+        return ()
+
+
+class _LiteralPattern:
+    """A pattern without signs, which a search for a string answers in linear time."""
+
+    def __init__(self, pattern: str, text: str) -> None:
+        self._pattern = pattern
+        self._text = text
+
+    @property
+    def pattern(self) -> str:
+        return self._pattern
+
+    def search(self, string: str, pos: int = 0, *, timeout: float) -> _FoundLiteral | None:
+        at = string.find(self._text, pos)
+        return None if at < 0 else _FoundLiteral(self._text, at)
+
+
+def compile_pattern(pattern: str, options: str = "") -> Pattern:
     """The compiled pattern.
 
     Raises:
         PatternError: the pattern has no meaning.
     """
-    return _compiled(pattern, "".join(sorted(set(options))))
+    if not set(options) & set("ix") and (text := _literal(pattern)) is not None:
+        return _LiteralPattern(pattern, text)
+    compiled: Pattern = _compiled(pattern, "".join(sorted(set(options))))
+    return compiled
 
 
 def searcher(pattern: str, options: str = "") -> Callable[[str], bool]:
@@ -92,13 +163,13 @@ def searcher(pattern: str, options: str = "") -> Callable[[str], bool]:
     Raises:
         PatternError: the pattern has no meaning. (The function itself raises `PatternTimeout`.)
     """
-    search = compile_pattern(pattern, options).search
     if not set(options) & set("ixm"):
         literal = _literal(pattern)
         if literal is not None:
             return lambda string: literal in string
         if pattern.startswith("^") and (start := _literal(pattern[1:])) is not None:
             return lambda string: string.startswith(start)
+    search = compile_pattern(pattern, options).search
 
     def matches(string: str) -> bool:
         try:
@@ -131,7 +202,12 @@ def literal_prefix(pattern: str, options: str = "") -> str:
 
 
 def _literal(pattern: str) -> str | None:
-    return None if any(char in "\\.[](){}*+?^$|" for char in pattern) else pattern
+    """The string that a pattern without any sign but escaped ones stands for; None when it has others."""
+    if len(pattern) > PATTERN_LENGTH_MAX:
+        raise PatternError("regular expression is too large")
+    if "\\" not in pattern:
+        return None if _SIGNS.search(pattern) else pattern
+    return None if _SIGNS.search(_ESCAPED_SIGN.sub("", pattern)) else _ESCAPED_SIGN.sub(r"\1", pattern)
 
 
 @lru_cache(maxsize=1024)
@@ -164,8 +240,16 @@ class _Translator:
     def translated(self) -> str:
         self._start_verbs()
         pattern = self._pattern
+        run_start = 0
         while self._at < len(pattern):
             char = pattern[self._at]
+            if char in "()[]{}*+?|":
+                run_start = self._at + 1
+            elif (
+                self._at - run_start >= _RUN_LENGTH and not char.isspace() and pattern[self._at : self._at + 2] != "\\E"
+            ):
+                self._out.append(_RUN_END)
+                run_start = self._at
             if char == "\\":
                 self._escape()
             elif char == "[":
@@ -210,7 +294,8 @@ class _Translator:
         if char == "Q":
             end = self._pattern.find("\\E", at)
             text = self._pattern[at + 1 :] if end < 0 else self._pattern[at + 1 : end]
-            self._out.append(regex.escape(text))
+            runs = (text[start : start + _RUN_LENGTH] for start in range(0, len(text), _RUN_LENGTH))
+            self._out.append(_RUN_END.join(regex.escape(run) for run in runs))
             self._at = len(self._pattern) if end < 0 else end + 2
         elif char == "E":
             self._at = at + 1

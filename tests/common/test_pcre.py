@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bucketd.common.pcre import PatternError, literal_prefix, searcher
+from bucketd.common.pcre import TIMEOUT_S, PatternError, compile_pattern, literal_prefix, searcher
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,27 @@ from bucketd.common.pcre import PatternError, literal_prefix, searcher
         (r"\p{Lu}", "", "É", True),
         (r"\p{^Lu}$", "", "É", False),
         (r"^\N+$", "", "ab", True),
+        (r"a\.b\\", "", "xa.b\\", True),
+        (r"a\.b", "", "axb", False),
+        ("b?" + "ab" * 100 + "+$", "", "xb" + "ab" * 100 + "bb", True),
+        ("a" * 100 + r"\E*$", "", "b" + "a" * 99, True),
+        ("x" * 47 + " y +", "x", "x" * 47 + "yyy", True),
+        (r"\Q" + "a.b" * 40 + r"\E.", "", "a.b" * 40 + "c", True),
+        ("[" + "ab" * 40 + "]*c", "", "c", True),
     ],
 )
 def test_matches(pattern: str, options: str, string: str, expected: bool) -> None:
     assert searcher(pattern, options)(string) is expected
+
+
+@pytest.mark.parametrize("pattern", ["a" * 30000, "b?" + "a" * 30000, r"\Q" + "a" * 30000, "(" + "a" * 30000 + ")"])
+@pytest.mark.parametrize("options", ["", "i"])
+def test_long_runs_of_one_letter_are_found(pattern: str, options: str) -> None:
+    # The regex package would prepare its search for hours, blind to its own timeout.
+    match = compile_pattern(pattern, options).search("c" + "a" * 30000, timeout=TIMEOUT_S)
+    assert match is not None
+    assert (match.start(), match.end()) == (1, 30001)
+    assert searcher(pattern, options)("a" * 29999) is False
 
 
 @pytest.mark.parametrize("pattern", ["[a", "(", "a{2,1}", r"\p{Nope}", "*a", "(?<n>a", "a" * 40000, "\\", r"\U", "[\\"])
