@@ -14,6 +14,7 @@ from ..protocol.documents import array_documents, split_documents
 from .counters import Counters
 from .cursors import CursorRegistry
 from .generic_arguments import GenericArguments
+from .index_filters import IndexFilters
 from .operations import Operation, OperationRegistry
 from .parameters import Parameters
 from .sessions import SessionRegistry
@@ -51,6 +52,7 @@ class Services:
     buckets: Any = None
     ttl: Any = None
     cluster_parameters: Any = None
+    index_filters: IndexFilters = field(default_factory=IndexFilters)
     on_drop: list[Callable[[Namespace], object]] = field(default_factory=list)
     """Told the name of each collection and view that dropDatabase took away."""
     commands: Mapping[str, Any] = field(default_factory=dict)

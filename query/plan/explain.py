@@ -9,6 +9,8 @@ from bson import Int64
 from ...common.values import Document, encode
 from ..match.base import MatchNode
 from .nodes import PlanNode
+from .planner import Planned, Wanted
+from .shapes import shape_of
 
 _COMMON: Final = frozenset({"filter"})
 
@@ -49,13 +51,14 @@ def _with_inputs(shown: Document, inputs: list[Document]) -> Document:
     return {**shown, "inputStages": inputs} if inputs else shown
 
 
-def query_planner(namespace: str, matcher: MatchNode, root: PlanNode, rejected: list[PlanNode]) -> Document:
+def query_planner(namespace: str, matcher: MatchNode, planned: Planned) -> Document:
     """The section `queryPlanner`."""
-    shape = shape_hash(matcher.serialize())
+    shape = shape_of(planned.wanted or Wanted(matcher=matcher))
+    root, rejected = planned.root, planned.rejected
     return {
         "namespace": namespace,
         "parsedQuery": matcher.serialize(),
-        "indexFilterSet": False,
+        "indexFilterSet": planned.wanted is not None and planned.wanted.allowed is not None,
         "queryHash": shape[:8].upper(),
         "planCacheShapeHash": shape[:8].upper(),
         "planCacheKey": shape[8:16].upper(),
@@ -103,15 +106,31 @@ def _all(node: PlanNode) -> list[PlanNode]:
     return [node, *(inner for below in node.inputs for inner in _all(below))]
 
 
-def shape_hash(query: Any) -> str:
-    """64 hexadecimal digits that are the same for queries that differ in their constants alone."""
-    return hashlib.sha256(encode({"": _shape(query)})).hexdigest()
+def command_shape(command: Document, matcher: MatchNode) -> str:
+    """64 hexadecimal digits for a command that reads; its filter counts in the form that the parser gives it."""
+    filters = ("filter", "query")
+    shape = {name: _shape(value) for name, value in command.items() if name not in filters}
+    first = next(iter(command), "")
+    shape[first] = command.get(first)
+    if any(command.get(name) for name in filters):
+        shape["filter"] = _shape(matcher.serialize())
+    return hashlib.sha256(encode(shape)).hexdigest()
 
 
 def _shape(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _shape(item) for name, item in value.items()}
+        return {name: _operand(name, item) for name, item in value.items()}
     if isinstance(value, list):
-        shapes = [_shape(item) for item in value]
-        return [shape for at, shape in enumerate(shapes) if shape not in shapes[:at]]
+        return [_shape(item) for item in value]
     return "?"
+
+
+def _operand(name: str, operand: Any) -> Any:
+    if name == "$exists":
+        return bool(operand)
+    if name == "$type":
+        return "?"
+    if name in ("$in", "$nin") and isinstance(operand, list):
+        shapes = [_shape(item) for item in operand]
+        return [shape for at, shape in enumerate(shapes) if shape not in shapes[:at]]
+    return _shape(operand)

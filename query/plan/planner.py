@@ -54,6 +54,10 @@ class Wanted:
     skip: int = 0
     limit: int = 0
     projection: Projection | None = None
+    projection_spec: Document | None = None
+    """The projection as it was asked for; part of the shape of a query."""
+    allowed: tuple[str | Document, ...] | None = None
+    """Names and key patterns of the only indexes that may be used, where an index filter says so."""
     hint: str | Document | None = None
     collation: Collation | None = None
     min: Document | None = None
@@ -84,6 +88,8 @@ class Planned:
 
     root: PlanNode
     rejected: list[PlanNode]
+    wanted: Wanted | None = None
+    """What the plan was made for."""
 
 
 def plan_find(collection: Collection | None, wanted: Wanted, snapshot: Snapshot) -> Planned:
@@ -118,7 +124,8 @@ def plan_find(collection: Collection | None, wanted: Wanted, snapshot: Snapshot)
         if identity is not None:
             rest = _without_id(wanted.matcher)
             return Planned(_shaped(IdHack(collection, identity.value, rest), wanted, sorted_already=True), [])
-        plans = _candidates(collection, wanted, snapshot, collection.indexes)
+        indexes = _allowed(collection, wanted)
+        plans = _candidates(collection, wanted, snapshot, indexes)
         if plans:
             best, *others = plans
             rejected = [
@@ -126,7 +133,7 @@ def plan_find(collection: Collection | None, wanted: Wanted, snapshot: Snapshot)
             ]
             hint = rows_hint if best.sorts or wanted.sort is None else None
             return Planned(_shaped(_scan(collection, best, wanted, hint), wanted, sorted_already=best.sorts), rejected)
-        alternatives = _alternatives(collection, wanted, snapshot, collection.indexes)
+        alternatives = _alternatives(collection, wanted, snapshot, indexes)
         if alternatives is not None:
             return Planned(_shaped(alternatives, wanted, sorted_already=wanted.sort is None), [])
     elif chosen is not None:
@@ -224,6 +231,21 @@ def _by_hint(
     return _shaped(_scan(collection, best, wanted, hint), wanted, sorted_already=best.sorts)
 
 
+def _allowed(collection: Collection, wanted: Wanted) -> Sequence[IndexSpec]:
+    """The indexes that may be considered."""
+    allowed = wanted.allowed
+    if allowed is None:
+        return collection.indexes
+    return [
+        index
+        for index in collection.indexes
+        if any(
+            index.name == one if isinstance(one, str) else list(index.key) == list(one) and index.key == one
+            for one in allowed
+        )
+    ]
+
+
 def _rows_hint(wanted: Wanted) -> int | None:
     """How many rows will do, where that is known before reading."""
     if wanted.limit and isinstance(wanted.matcher, AlwaysTrue):
@@ -260,7 +282,7 @@ def quick_index(collection: Collection, wanted: Wanted, snapshot: Snapshot) -> b
     """Whether an index leads to what is wanted over a few entries, so that finding it takes no time to speak of."""
     if wanted.hint is not None or wanted.natural or wanted.min is not None or wanted.max is not None:
         return False
-    for index in collection.indexes:
+    for index in _allowed(collection, wanted):
         if index.kind != "btree" or not _usable(index, _conjuncts(wanted.matcher), wanted):
             continue
         bounds = BoundsMaker(index, _collation_document(wanted)).make(_conjuncts(wanted.matcher))

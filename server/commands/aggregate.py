@@ -278,7 +278,7 @@ def plan_count(context: Context, request: Request, asked: CountRequest) -> Read:
         root=root,
         namespace=asked.namespace,
         source=source,
-        leaf=Planned(root, planned.rejected),
+        leaf=Planned(root, planned.rejected, wanted),
         matcher=matcher,
         variables=variables,
         collation=collation,

@@ -50,6 +50,7 @@ def plan_selection(services: Services, collection: Collection | None, selection:
     Raises:
         BadValue: the hint names no index.
     """
+    services.index_filters.apply(collection, selection.wanted)
     with services.engine.snapshot() as snapshot:
         return plan_find(collection, selection.wanted, snapshot)
 
@@ -108,6 +109,7 @@ def direct_change(
         return None
     identity = id_equality(collection, selection.wanted)
     wanted = replace(selection.wanted, limit=1)
+    services.index_filters.apply(collection, wanted)
     if identity is None:
         with services.engine.snapshot() as snapshot:
             if not quick_index(collection, wanted, snapshot):

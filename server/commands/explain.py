@@ -12,7 +12,7 @@ from ...common.values import Document, encode
 from ...query.execute import Execution
 from ...query.match.base import MatchNode
 from ...query.plan.batches import Batch
-from ...query.plan.explain import execution_stats, plan_document, query_planner, shape_hash
+from ...query.plan.explain import command_shape, execution_stats, plan_document, query_planner
 from ...query.plan.nodes import PlanNode
 from ...query.plan.planner import Planned
 from ...query.plan.shaping import PassThrough
@@ -124,7 +124,7 @@ def _write(services: Services, namespace: Any, selection: Selection, stage: str,
         root=root,
         namespace=namespace,
         source=Source(namespace, collection),
-        leaf=Planned(root, [Modify(node, stage) for node in planned.rejected]),
+        leaf=Planned(root, [Modify(node, stage) for node in planned.rejected], selection.wanted),
         matcher=selection.matcher,
         variables=selection.variables,
     )
@@ -169,7 +169,7 @@ async def explain_read(context: Context, request: Request, read: Read, verbosity
         reply |= _sections(read, read.leaf, read.matcher, verbosity, returned=returned, all_plans=all_plans)
     return {
         **reply,
-        "queryShapeHash": shape_hash(_without_generic(command)).upper(),
+        "queryShapeHash": command_shape(_without_generic(command), read.matcher).upper(),
         "command": {**_without_generic(command), "$db": request.database},
         "serverInfo": {
             "host": platform.node(),
@@ -219,7 +219,7 @@ def _sections(
     namespace = str(read.namespace if collection is None or read.source.is_timeseries else collection.namespace)
     if read.source.is_timeseries and collection is not None:
         namespace = str(collection.namespace.buckets)
-    sections: Document = {"queryPlanner": query_planner(namespace, matcher, planned.root, planned.rejected)}
+    sections: Document = {"queryPlanner": query_planner(namespace, matcher, planned)}
     if verbosity != "queryPlanner":
         sections["executionStats"] = execution_stats(
             planned.root, planned.rejected, returned=returned, all_plans=all_plans

@@ -173,6 +173,7 @@ def plan_find_request(
         skip=asked.skip,
         limit=asked.limit,
         projection=projection,
+        projection_spec=asked.projection_spec or None,
         hint=hint,
         collation=collation,
         min=asked.min,

@@ -282,8 +282,11 @@ def parse_query(filter: Document, collation: Collation | None, variables: Mappin
 
 def plan_collection(services: Services, source: Source, wanted: Wanted) -> Planned:
     """The plan of a query on a collection that can be read as it is."""
+    services.index_filters.apply(source.collection, wanted)
     with services.engine.snapshot() as snapshot:
-        return plan_find(source.collection, wanted, snapshot)
+        planned = plan_find(source.collection, wanted, snapshot)
+    planned.wanted = wanted
+    return planned
 
 
 async def first_reply(

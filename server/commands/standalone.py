@@ -57,9 +57,6 @@ _OF_REPLICA_SETS: Final = (
 
 _NOT_BUILT: Final = (
     "analyze",
-    "planCacheClearFilters",
-    "planCacheListFilters",
-    "planCacheSetFilter",
     "removeQuerySettings",
     "setQuerySettings",
 )
@@ -185,18 +182,3 @@ class GetShardMap(Command):
     async def run(self, context: Context, request: Request) -> Document:
         """Answer an empty map."""
         return {"map": {}, "hosts": {}, "connStrings": {}}
-
-
-class PlanCacheClear(Command):
-    """`planCacheClear`: no plans are kept, so there is nothing to forget."""
-
-    name = "planCacheClear"
-    summary = "Forgets plans."
-
-    async def run(self, context: Context, request: Request) -> Document:
-        """Answer `{}`."""
-        fields = Fields(request, known=("query", "projection", "sort", "collation"))
-        fields.take_namespace()
-        for name in ("query", "projection", "sort", "collation"):
-            fields.take_document(name, default=None)
-        return {}

@@ -49,6 +49,7 @@ from .insert import Insert
 from .metadata_check import ValidateDbMetadata
 from .operations import CurrentOp, KillOp, Profile, Top
 from .parameters import GetParameter, SetParameter
+from .plan_cache import PlanCacheClear, PlanCacheClearFilters, PlanCacheListFilters, PlanCacheSetFilter
 from .sessions import (
     AbortTransaction,
     CommitTransaction,
@@ -64,7 +65,6 @@ from .sessions import (
 from .standalone import (
     GetDefaultRWConcern,
     GetShardMap,
-    PlanCacheClear,
     SetDefaultRWConcern,
     SetIndexCommitQuorum,
     SetUserWriteBlockMode,
@@ -165,6 +165,9 @@ COMMANDS: Final = table_of(
     Logout(),
     Ping(),
     PlanCacheClear(),
+    PlanCacheClearFilters(),
+    PlanCacheListFilters(),
+    PlanCacheSetFilter(),
     Profile(),
     ReapLogicalSessionCacheNow(),
     RefreshLogicalSessionCacheNow(),
