@@ -7,6 +7,8 @@ kept with it as `originalSpec`.
 
 from typing import Any, Final
 
+from bson import DatetimeMS
+
 from ..catalog.collections import Collection
 from ..catalog.index_options import check_key, is_wildcard_path
 from ..catalog.index_specs import IndexSpec
@@ -14,14 +16,17 @@ from ..catalog.timeseries_options import TimeseriesOptions
 from ..common.display import value_text
 from ..common.errors import BadValue, CannotCreateIndex, IndexOptionsConflict, InvalidOptions
 from ..common.numbers import is_number
-from ..common.values import Document
+from ..common.values import Document, type_name
 
 _MIN: Final = "control.min."
 _MAX: Final = "control.max."
-_LOOSE: Final = {"$gt": (_MAX, "$_internalExprGt"), "$gte": (_MAX, "$_internalExprGte")} | {
-    "$lt": (_MIN, "$_internalExprLt"),
-    "$lte": (_MIN, "$_internalExprLte"),
+_LOOSE: Final = {
+    "$gt": (_MAX, _MIN, "$_internalExprGt", -1),
+    "$gte": (_MAX, _MIN, "$_internalExprGte", -1),
+    "$lt": (_MIN, _MAX, "$_internalExprLt", 1),
+    "$lte": (_MIN, _MAX, "$_internalExprLte", 1),
 }
+"""The side of a bucket that an operator on measurements tells of; of times the other side too, a bucket's span away."""
 
 
 def to_bucket_index(collection: Collection, spec: IndexSpec) -> IndexSpec:
@@ -223,6 +228,11 @@ def _loose_predicates(options: TimeseriesOptions, path: str, value: Any) -> list
                 f"Partial indexes on a time-series collection cannot have {operator} on '{path}', which is not the meta field"
             )
         for name in names:
-            side, internal = _LOOSE[name]
-            found.append({side + path: {internal: operand}})
+            side, other, internal, away = _LOOSE[name]
+            told = {side + path: {internal: operand}}
+            if path == options.time_field and type_name(operand) == "date":
+                reach = DatetimeMS(int(operand) + away * options.span_ms)
+                found.append({"$and": [told, {other + path: {internal: reach}}]})
+            else:
+                found.append(told)
     return found

@@ -18,6 +18,9 @@ from ..common.paths import get_path, split_path
 from ..common.values import MISSING, Document, type_name
 from ..query.match.base import AlwaysTrue, MatchNode, PathNode, ValueTest, Variables
 from ..query.match.comparison import Comparison, In
+from ..query.match.elements import Exists, TypeIs
+from ..query.match.evaluation import ExprMatch
+from ..query.match.internal import InternalComparison
 from ..query.match.logical import And, Or
 from ..query.match.parse import parse_filter
 
@@ -233,6 +236,8 @@ def _renamed(filter: Document, meta: str) -> Document | None:
     renamed: Document = {}
     for name, value in filter.items():
         if name in ("$and", "$or", "$nor"):
+        if "." not in path:
+            return self._across_types(path, operator, value)
             branches = [_renamed(branch, meta) for branch in value]
             if any(branch is None for branch in branches):
                 return None
@@ -242,3 +247,14 @@ def _renamed(filter: Document, meta: str) -> Document | None:
         else:
             renamed["meta" + name[len(meta) :]] = value
     return renamed
+    def _across_types(self, path: str, operator: str, value: Any) -> MatchNode:
+        """Smallest and greatest are in the order of all types, so they bound a field of any types; indexes can be asked."""
+        made: list[MatchNode] = []
+        if operator in ("$eq", "$lt", "$lte"):
+            strict = "$_internalExprLt" if operator == "$lt" else "$_internalExprLte"
+            made.append(InternalComparison(f"control.min.{path}", strict, value, self._collation))
+        if operator in ("$eq", "$gt", "$gte"):
+            strict = "$_internalExprGt" if operator == "$gt" else "$_internalExprGte"
+            made.append(InternalComparison(f"control.max.{path}", strict, value, self._collation))
+        return all_of(made)
+

@@ -9,7 +9,7 @@ from bson import Regex
 from ...common.errors import BadValue, FailedToParse, Location
 from ...common.ordering import Collator
 from ...common.values import Document
-from . import bits, comparison, elements, patterns
+from . import bits, comparison, elements, internal, patterns
 from .base import AlwaysFalse, AlwaysTrue, MatchContext, MatchNode, OperatorParser
 from .comparison import parse_equality
 from .elements import ElemMatchObject, ElemMatchValue, is_operator_document, parse_elem_match
@@ -24,6 +24,7 @@ PATH_OPERATORS: Final[dict[str, OperatorParser]] = {
     **elements.OPERATORS,
     **patterns.OPERATORS,
     **bits.OPERATORS,
+    **internal.OPERATORS,
 }
 """What may stand below a path."""
 

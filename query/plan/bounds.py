@@ -21,6 +21,7 @@ from ...storage.keys import after
 from ..match.base import MatchNode
 from ..match.comparison import Comparison, In
 from ..match.elements import ElemMatchObject, ElemMatchValue, Exists
+from ..match.internal import InternalComparison
 from ..match.logical import And, Not
 from ..match.patterns import RegexMatch
 
@@ -197,6 +198,8 @@ class BoundsMaker:
                 return self._comparison(predicate.operator, predicate.value)
             case In() if predicate.path == path:
                 return self._in(predicate)
+            case InternalComparison() if predicate.path == path and not multikey:
+                return self._across_types(predicate)
             case RegexMatch() if predicate.path == path:
                 return self._regex(predicate)
             case Not() if not multikey:
@@ -264,6 +267,17 @@ class BoundsMaker:
                     f"{'[' if closed else '('}{text}, {_mirrored(low_text, first=False)}",
                 )  # fmt: skip
         return [interval], exact
+
+    def _across_types(self, predicate: InternalComparison) -> tuple[list[Interval], bool] | None:
+        """The interval of a comparison in the order of all types; not exact, as missing values are kept as null."""
+        value = predicate.value
+        if value is None or self.shape.sparse or (isinstance(value, str | dict) and not self._same_collation):
+            return None
+        key = self._key(value)
+        operator = predicate.plain_operator
+        if operator == "$eq":
+            return [_point(key, value)], False
+        return _open_ended(operator, key, value), False
 
     def _in(self, predicate: In) -> tuple[list[Interval], bool] | None:
         intervals: list[Interval] = []

@@ -24,6 +24,7 @@ from ..match.base import AlwaysFalse, AlwaysTrue, MatchNode
 from ..match.comparison import Comparison, In
 from ..match.elements import Exists
 from ..match.geo import GeoNear
+from ..match.internal import InternalComparison
 from ..match.logical import And, Or
 from ..match.parse import parse_filter
 from ..match.text import TextMatch
@@ -365,6 +366,10 @@ def _implies_one(given: MatchNode, needed: MatchNode) -> bool:
         return True
     if isinstance(given, In) and given.values and not given.regexes:
         return all(_implies_one(Comparison(given.path, "$eq", value), needed) for value in given.values)
+    if isinstance(needed, InternalComparison):
+        return _implies_internal(given, needed)
+    if isinstance(given, Or):
+        return all(_implies_one(branch, needed) for branch in given.children())
     if not isinstance(given, Comparison):
         return False
     if isinstance(needed, Exists):
@@ -385,6 +390,21 @@ def _implies_one(given: MatchNode, needed: MatchNode) -> bool:
     if same_value(given.value, needed.value):
         return not (given.operator.endswith("e") and not needed.operator.endswith("e"))
     return needed.compile()(_as_document(given.path, given.value))
+
+
+def _implies_internal(given: MatchNode, needed: InternalComparison) -> bool:
+    """The same for what is needed in the order of all types."""
+    if not isinstance(given, Comparison | InternalComparison) or given.path != needed.path or given.value is None:
+        return False
+    operator = given.operator if isinstance(given, Comparison) else given.plain_operator
+    wanted = needed.plain_operator
+    if operator == "$eq":
+        return needed.value_test()(given.value)
+    if operator[:3] != wanted[:3] or wanted == "$eq":
+        return False
+    if same_value(given.value, needed.value):
+        return not (operator.endswith("e") and not wanted.endswith("e"))
+    return needed.value_test()(given.value)
 
 
 def _as_document(path: str, value: Any) -> Document:
