@@ -1,8 +1,7 @@
 """Collations: how strings compare for a language, as requests ask for it.
 
-With PyICU installed every locale of ICU is there. Without it only the locales that follow the root order of Unicode
-(English, French, German …) are, and they are exact for Latin letters, digits and ASCII (root_collation.py); others are
-refused rather than answered wrongly.
+The orders are those of Unicode's CLDR, which the kernels hold; strings are compared in their normal form, whether or not
+`normalization` asks for it.
 """
 
 from collections.abc import Callable
@@ -23,7 +22,6 @@ from .errors import (
     TypeMismatch,
 )
 from .numbers import is_number, truncated
-from .root_collation import RootOrder
 from .values import Document, type_name
 
 VERSION: Final = "57.1"
@@ -40,6 +38,16 @@ _LANGUAGES: Final = _words(
 )
 _ROOT_LANGUAGES: Final = _words("de en fr ga id it ms nl pt sw zu")
 """Languages whose order is the root's."""
+_NORMALIZED: Final = _words("as bn bo el fa gu he hi ig km kn kok mr my or pa ps si ta te th vi wo yi yo")
+"""Languages that ask for normal forms."""
+_KEYWORDS: Final = {
+    "big5han": "big5han",
+    "dictionary": "dict",
+    "gb2312han": "gb2312",
+    "phonebook": "phonebk",
+    "traditional": "trad",
+}
+"""Kinds of orders whose short names differ."""
 
 _UPPER_FIRST: Final = frozenset(("da", "mt"))
 _CASE_FIRST: Final = ("off", "upper", "lower")
@@ -117,7 +125,7 @@ class _Parser:
         numeric_ordering = self._boolean("numericOrdering", default=False)
         alternate = self._string("alternate", "shifted" if language == "th" else "non-ignorable", _ALTERNATE)
         max_variable = self._string("maxVariable", "punct", _MAX_VARIABLE)
-        normalization = self._boolean("normalization", default=_normalizes(locale))
+        normalization = self._boolean("normalization", default=_normalizes(language))
         backwards = self._boolean("backwards", default=locale == "fr_CA", null=False)
         version = self._string("version", VERSION, None)
         if version != VERSION:
@@ -213,60 +221,46 @@ def _checked_language(locale: str, document: Document) -> str:
     return language
 
 
-def _icu() -> Any:
-    """The module of PyICU, None where it is not installed."""
-    try:
-        import icu  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        return None
-    return icu
-
-
-def _normalizes(locale: str) -> bool:
-    icu = _icu()
-    if icu is None or locale == "simple":
-        return False
-    collator = icu.Collator.createInstance(icu.Locale(locale))
-    mode = collator.getAttribute(icu.UCollAttribute.NORMALIZATION_MODE)
-    return bool(mode == icu.UCollAttributeValue.ON)
+def _normalizes(language: str) -> bool:
+    return language in _NORMALIZED
 
 
 def _key_function(collation: Collation) -> Callable[[str], bytes]:
-    icu = _icu()
-    if icu is not None:
-        return _icu_key_function(icu, collation)
-    name = collation.locale.partition("@")[0]
-    if name.split("_")[0] not in _ROOT_LANGUAGES or name in ("fr_CA", "en_US_POSIX") or "@" in collation.locale:
-        raise NotImplemented(f"The locale '{collation.locale}' needs ICU, which this server was installed without")
-    return RootOrder(
+    # The kernels are loaded with the first collation.
+    from ..kernels import Collator
+
+    collator = Collator(
+        _bcp47(collation),
         strength=collation.strength,
         case_level=collation.case_level,
         case_first=collation.case_first,
         numeric=collation.numeric_ordering,
         shifted=collation.alternate == "shifted",
         shifts_punctuation=collation.max_variable == "punct",
-        backwards=collation.backwards,
-    ).key
+    )
+    return collator.key
 
 
-def _icu_key_function(icu: Any, collation: Collation) -> Callable[[str], bytes]:
-    attribute, value = icu.UCollAttribute, icu.UCollAttributeValue
-    on_off = {True: value.ON, False: value.OFF}
-    # PyICU has no method for the variable group; the locale's keyword sets it.
-    keyword = f"{';' if '@' in collation.locale else '@'}kv={collation.max_variable}"
-    collator = icu.Collator.createInstance(icu.Locale(collation.locale + keyword))
-    strengths = (value.PRIMARY, value.SECONDARY, value.TERTIARY, value.QUATERNARY, value.IDENTICAL)
-    collator.setAttribute(attribute.STRENGTH, strengths[collation.strength - 1])
-    collator.setAttribute(attribute.CASE_LEVEL, on_off[collation.case_level])
-    first = {"off": value.OFF, "upper": value.UPPER_FIRST, "lower": value.LOWER_FIRST}
-    collator.setAttribute(attribute.CASE_FIRST, first[collation.case_first])
-    collator.setAttribute(attribute.NUMERIC_COLLATION, on_off[collation.numeric_ordering])
-    shifted = {"non-ignorable": value.NON_IGNORABLE, "shifted": value.SHIFTED}
-    collator.setAttribute(attribute.ALTERNATE_HANDLING, shifted[collation.alternate])
-    collator.setAttribute(attribute.NORMALIZATION_MODE, on_off[collation.normalization])
-    collator.setAttribute(attribute.FRENCH_COLLATION, on_off[collation.backwards])
+def _bcp47(collation: Collation) -> str:
+    """The locale as BCP 47 has it.
 
-    def key(string: str) -> bytes:
-        return bytes(collator.getSortKey(string))
-
-    return key
+    Raises:
+        NotImplemented: accents from the end of the string in a language that has an order of its own.
+    """
+    name, _, keywords = collation.locale.partition("@")
+    parts = name.split("_")
+    if collation.backwards and name != "fr_CA":
+        if parts[0] not in _ROOT_LANGUAGES or keywords:
+            raise NotImplemented(f"'backwards' is not supported for the locale '{collation.locale}'")
+        return "fr-CA"
+    if name == "fr_CA" and not collation.backwards:
+        return "fr"
+    extensions = []
+    for keyword in keywords.split(";") if keywords else ():
+        key, _, value = keyword.partition("=")
+        if key == "collation":
+            extensions += ["co", _KEYWORDS.get(value, value)]
+    if parts[-1] == "POSIX":
+        parts.pop()
+        extensions += ["va", "posix"]
+    return "-".join([*parts, "u", *extensions] if extensions else parts)

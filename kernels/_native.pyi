@@ -105,6 +105,23 @@ class IndexKeyMaker:
         """
 
 @final
+class Collator:
+    """The order of strings of a BCP 47 locale with its options. Raises ValueError for what is no locale."""
+
+    def __new__(
+        cls,
+        locale: str,
+        *,
+        strength: int,
+        case_level: bool,
+        case_first: str,
+        numeric: bool,
+        shifted: bool,
+        shifts_punctuation: bool,
+    ) -> Collator: ...
+    def key(self, string: str) -> bytes:
+        """Bytes that sort as the string does."""
+
 class SphereKeyMaker:
     """Makes the keys of one 2dsphere index: the cells of the sphere that hold a geometry."""
 
@@ -655,3 +672,4 @@ def compare_values(left: bytes, right: bytes) -> int:
 
 def new_object_id() -> bytes:
     """The twelve bytes of a new ObjectId."""
+

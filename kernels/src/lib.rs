@@ -11,6 +11,7 @@ mod bucket_reopen;
 #[cfg(test)]
 mod bucket_tests;
 mod checksum;
+mod collation;
 pub mod column;
 mod columns;
 mod columns_edge;
@@ -38,6 +39,7 @@ mod writer;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(checksum::crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(shape::document_shape, module)?)?;
+    module.add_class::<collation::Collator>()?;
     documents_edge::add(module)?;
     bucket_edge::add(module)?;
     columns_edge::add(module)?;

@@ -1,4 +1,4 @@
-"""Collation documents, and the order of strings without ICU."""
+"""Collation documents, and the orders of strings that they ask for."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ import pytest
 
 from bucketd.common.collation import Collation
 from bucketd.common.errors import MongoError
-from bucketd.common.root_collation import RootOrder
 
 
 def test_every_option_is_spelled_out() -> None:
@@ -56,8 +55,14 @@ def test_refused(document: Any, number: int) -> None:
     assert caught.value.number == number
 
 
-def ordered(strings: list[str], **options: Any) -> list[str]:
-    return sorted(strings, key=RootOrder(**options).key)
+def collated(locale: str = "en", **options: Any) -> Collation:
+    collation = Collation.parse({"locale": locale, **options})
+    assert collation is not None
+    return collation
+
+
+def ordered(strings: list[str], locale: str = "en", **options: Any) -> list[str]:
+    return sorted(strings, key=collated(locale, **options).key)
 
 
 def test_ascii_order() -> None:
@@ -69,26 +74,26 @@ def test_ascii_order() -> None:
     [(1, ("Cafe", "café"), ("cafe", "cafd")), (2, ("CAFÉ", "café"), ("cafe", "café")), (3, ("a", "a"), ("a", "A"))],
 )
 def test_strength(strength: int, same: tuple[str, str], different: tuple[str, str]) -> None:
-    key = RootOrder(strength=strength).key
+    key = collated(strength=strength).key
     assert key(same[0]) == key(same[1])
     assert key(different[0]) != key(different[1])
 
 
 def test_numbers_in_strings() -> None:
-    assert ordered(["a10", "a9", "a010"], numeric=True) == ["a9", "a10", "a010"]
+    assert ordered(["a10", "a9", "a010"], numericOrdering=True) == ["a9", "a10", "a010"]
 
 
 def test_case_first_and_case_level() -> None:
-    assert ordered(["a", "A"], case_first="upper") == ["A", "a"]
-    key = RootOrder(strength=1, case_level=True).key
+    assert ordered(["a", "A"], caseFirst="upper") == ["A", "a"]
+    key = collated(strength=1, caseLevel=True).key
     assert key("e") == key("é")
     assert key("e") != key("E")
 
 
 def test_shifted_ignores_punctuation() -> None:
-    key = RootOrder(shifted=True).key
+    key = collated(alternate="shifted").key
     assert key("a-b") == key("ab") == key("a b")
-    spaces = RootOrder(shifted=True, shifts_punctuation=False).key
+    spaces = collated(alternate="shifted", maxVariable="space").key
     assert spaces("a b") == spaces("ab")
     assert spaces("a-b") != spaces("ab")
 
@@ -96,3 +101,30 @@ def test_shifted_ignores_punctuation() -> None:
 def test_accents_from_behind() -> None:
     assert ordered(["coté", "côte"]) == ["coté", "côte"]
     assert ordered(["coté", "côte"], backwards=True) == ["côte", "coté"]
+    assert ordered(["coté", "côte"], "fr_CA") == ["côte", "coté"]
+    assert ordered(["coté", "côte"], "fr_CA", backwards=False) == ["coté", "côte"]
+    with pytest.raises(MongoError) as caught:
+        collated("sv", backwards=True)
+    assert caught.value.number == 238
+
+
+@pytest.mark.parametrize(
+    ("locale", "strings"),
+    [
+        ("sv", ["z", "å", "ä", "ö"]),
+        ("de@collation=phonebook", ["ad", "ä", "af"]),
+        ("es@collation=traditional", ["cz", "ch", "d"]),
+        ("ja", ["あ", "イ", "う"]),
+        ("zh", ["阿", "北", "中"]),
+        ("tr", ["h", "ı", "i", "j"]),
+        ("th", ["กา", "เก", "ขา"]),
+    ],
+)
+def test_languages_have_orders_of_their_own(locale: str, strings: list[str]) -> None:
+    assert ordered(strings[::-1], locale) == strings
+
+
+def test_defaults_of_languages() -> None:
+    assert collated("da").case_first == "upper"
+    assert collated("vi").normalization
+    assert collated("th").alternate == "shifted"
