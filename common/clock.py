@@ -3,13 +3,16 @@
 import asyncio
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 
 class Clock(ABC):
     """The only thing that knows what time it is.
 
-    Wall time (`now_ms`) is what is stored and what things expire by. `monotonic` measures how long something takes; it
-    never stands still, also where the wall does, so that a limit on an operation always holds.
+    Wall time (`now_ms`) is what is stored and what things expire by; somebody may set it, back as well as forward.
+    `elapsed_ms` counts how much of it has passed, and never goes back: what happens every minute is reckoned by that.
+    `monotonic` measures how long something takes; it never stands still, also where the wall does, so that a limit on an
+    operation always holds.
     """
 
     @abstractmethod
@@ -17,66 +20,102 @@ class Clock(ABC):
         """Milliseconds since 1970-01-01 UTC."""
 
     @abstractmethod
-    async def sleep_until(self, at_ms: int) -> None:
-        """Return once `now_ms()` has reached `at_ms`."""
+    def elapsed_ms(self) -> int:
+        """Milliseconds that have passed since some moment, whatever became of the wall meanwhile."""
+
+    @abstractmethod
+    async def sleep(self, duration_ms: int) -> None:
+        """Return once `elapsed_ms()` has grown by this much."""
 
     def monotonic(self) -> float:
         """Seconds since some moment in the past."""
         return time.monotonic()
 
-    async def sleep(self, duration_ms: int) -> None:
-        """Return once this much wall time has passed."""
-        await self.sleep_until(self.now_ms() + duration_ms)
-
 
 class SystemClock(Clock):
     """The time of the operating system."""
-
-    # A step of the system's clock is noticed after this long at the latest.
-    _NAP_MS_MAX = 60_000
 
     def now_ms(self) -> int:
         """See `Clock.now_ms`."""
         return time.time_ns() // 1_000_000
 
-    async def sleep_until(self, at_ms: int) -> None:
-        """See `Clock.sleep_until`."""
-        # The wall may be set forward meanwhile, so the rest is measured again after each nap.
-        while (left_ms := at_ms - self.now_ms()) > 0:  # noqa: ASYNC110
-            await asyncio.sleep(min(left_ms, self._NAP_MS_MAX) / 1000)
+    def elapsed_ms(self) -> int:
+        """See `Clock.elapsed_ms`."""
+        return time.monotonic_ns() // 1_000_000
+
+    async def sleep(self, duration_ms: int) -> None:
+        """See `Clock.sleep`."""
+        due_ms = self.elapsed_ms() + duration_ms
+        # A sleep may end a moment early.
+        while (left_ms := due_ms - self.elapsed_ms()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(left_ms / 1000)
 
 
 class TestClock(Clock):
-    """Stands still until it is told to move on."""
+    """Stands still until it is told to move on, or to run. Used on one event loop only."""
 
     __test__ = False
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
-        self._sleepers: list[tuple[int, asyncio.Future[None]]] = []
+        self._elapsed_ms = 0
+        self._running_since: float | None = None
+        self._moved: set[asyncio.Future[None]] = set()
+        self.on_change: list[Callable[[], object]] = []
+        """Told that the clock was moved, stopped or started."""
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it stands still."""
+        return self._running_since is None
 
     def now_ms(self) -> int:
         """See `Clock.now_ms`."""
-        return self._now_ms
+        return self._now_ms + self._run_ms()
 
-    async def sleep_until(self, at_ms: int) -> None:
-        """See `Clock.sleep_until`."""
-        while self._now_ms < at_ms:
+    def elapsed_ms(self) -> int:
+        """See `Clock.elapsed_ms`."""
+        return self._elapsed_ms + self._run_ms()
+
+    async def sleep(self, duration_ms: int) -> None:
+        """See `Clock.sleep`."""
+        due_ms = self.elapsed_ms() + duration_ms
+        while (left_ms := due_ms - self.elapsed_ms()) > 0:
             moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            sleeper = (at_ms, moved)
-            self._sleepers.append(sleeper)
+            self._moved.add(moved)
             try:
-                await moved
+                await asyncio.wait({moved}, timeout=None if self.frozen else left_ms / 1000)
             finally:
-                if sleeper in self._sleepers:
-                    self._sleepers.remove(sleeper)
+                self._moved.discard(moved)
 
     def advance(self, duration_ms: int) -> None:
-        """Let time pass, and wake whoever has waited long enough. Runs on the event loop's thread."""
+        """Let time pass, and wake whoever has waited long enough."""
         assert duration_ms >= 0, "time does not run backwards here"
         self._now_ms += duration_ms
-        due = [sleeper for sleeper in self._sleepers if sleeper[0] <= self._now_ms]
-        self._sleepers = [sleeper for sleeper in self._sleepers if sleeper[0] > self._now_ms]
-        for _, moved in due:
+        self._elapsed_ms += duration_ms
+        self._tell()
+
+    def set(self, now_ms: int) -> None:
+        """Make it another time: a later one as if it had passed, an earlier one without any passing."""
+        ahead_ms = now_ms - self.now_ms()
+        self._now_ms += ahead_ms
+        self._elapsed_ms += max(ahead_ms, 0)
+        self._tell()
+
+    def freeze(self, frozen: bool) -> None:
+        """Stand still from now on, or run as the time of the system does."""
+        run_ms = self._run_ms()
+        self._now_ms += run_ms
+        self._elapsed_ms += run_ms
+        self._running_since = None if frozen else time.monotonic()
+        self._tell()
+
+    def _run_ms(self) -> int:
+        return 0 if self._running_since is None else int((time.monotonic() - self._running_since) * 1000)
+
+    def _tell(self) -> None:
+        for moved in self._moved:
             if not moved.done():
                 moved.set_result(None)
+        for listener in self.on_change:
+            listener()

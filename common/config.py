@@ -164,7 +164,7 @@ class Config:
     test_clock: bool = _setting(
         False,
         _truth,
-        "Time stands still and is advanced by the admin command advanceTestClock; for tests.",
+        "Time stands still and is set, advanced and let run by the admin command testClock; for tests.",
         flag="test-clock",
         yaml="bucketd.testClock",
     )

@@ -673,3 +673,10 @@ def compare_values(left: bytes, right: bytes) -> int:
 def new_object_id() -> bytes:
     """The twelve bytes of a new ObjectId."""
 
+def set_object_id_clock(stopped_at_ms: int | None, ahead_ms: int) -> None:
+    """Make the times in new ObjectIds those of another clock than the system's.
+
+    Args:
+        stopped_at_ms: where the clock stands still; None where it runs.
+        ahead_ms: how far it is ahead of the system's, where it runs.
+    """

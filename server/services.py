@@ -15,6 +15,7 @@ from ..common.config import Config, ConfigError
 from ..common.errors import MongoError
 from ..common.logs import LogMemory, open_logger
 from ..common.values import Document, decode
+from ..kernels import set_object_id_clock
 from ..storage.lmdb_engine import LmdbEngine
 from .authorization import check
 from .cluster_parameters import ClusterParameters
@@ -48,6 +49,8 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
     clock = clock or (TestClock(SystemClock().now_ms()) if config.test_clock else SystemClock())
     parameters = _parameters(config)
     async with AsyncExitStack() as stack:
+        if isinstance(clock, TestClock):
+            _number_ids_by(clock, stack)
         memory = LogMemory()
         log_file = LogFile(config.logpath, append=config.logappend)
         stack.callback(log_file.close)
@@ -88,6 +91,17 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
         housekeeping = asyncio.get_running_loop().create_task(_housekeeping(services))
         stack.push_async_callback(_stop_task, housekeeping)
         yield services
+
+
+def _number_ids_by(clock: TestClock, stack: AsyncExitStack) -> None:
+    """Let new ObjectIds begin with the time of the clock."""
+
+    def tell() -> None:
+        set_object_id_clock(clock.now_ms() if clock.frozen else None, clock.now_ms() - SystemClock().now_ms())
+
+    clock.on_change.append(tell)
+    tell()
+    stack.callback(set_object_id_clock, None, 0)
 
 
 def default_dbpath() -> str:

@@ -112,13 +112,13 @@ class TtlMonitor:
         self._passing = asyncio.Lock()
         self._rethink = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._slept_from_ms = clock.now_ms()
+        self._slept_from_ms = clock.elapsed_ms()
         self._waiting: list[asyncio.Future[None]] = []
         self.counters = TtlCounters()
 
     def start(self) -> None:
         """Begin to sleep; the first pass comes after that."""
-        self._slept_from_ms = self._clock.now_ms()
+        self._slept_from_ms = self._clock.elapsed_ms()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
@@ -134,7 +134,7 @@ class TtlMonitor:
 
     async def settled(self) -> None:
         """Return when no pass is due any more; for whoever moved the clock."""
-        while self._task is not None and not self._task.done() and self._clock.now_ms() >= self._due_ms():
+        while self._task is not None and not self._task.done() and self._left_ms() <= 0:
             self._rethink.set()
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(done)
@@ -173,8 +173,9 @@ class TtlMonitor:
                 )
             return report
 
-    def _due_ms(self) -> int:
-        return self._slept_from_ms + self._settings().sleep_seconds * 1000
+    def _left_ms(self) -> int:
+        """How long it is until the next pass."""
+        return self._slept_from_ms + self._settings().sleep_seconds * 1000 - self._clock.elapsed_ms()
 
     async def _run(self) -> None:
         while True:
@@ -185,15 +186,15 @@ class TtlMonitor:
             except Exception as error:
                 # The next pass may go better; without this one, everything else still does.
                 self._logger.error("TTL pass failed", component="INDEX", ctx="TTLMonitor", exc_info=error)
-            self._slept_from_ms = self._clock.now_ms()
+            self._slept_from_ms = self._clock.elapsed_ms()
             self._settle()
 
     async def _sleep(self) -> None:
         """Until the next pass is due, however often that changes meanwhile."""
         loop = asyncio.get_running_loop()
-        while self._clock.now_ms() < (due_ms := self._due_ms()):
+        while (left_ms := self._left_ms()) > 0:
             self._rethink.clear()
-            waits = {loop.create_task(self._clock.sleep_until(due_ms)), loop.create_task(self._rethink.wait())}
+            waits = {loop.create_task(self._clock.sleep(left_ms)), loop.create_task(self._rethink.wait())}
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             finally:

@@ -84,6 +84,11 @@ fn new_object_id(py: Python<'_>) -> Bound<'_, PyBytes> {
     PyBytes::new(py, &object_id::generate(object_id::now_seconds()))
 }
 
+#[pyfunction]
+fn set_object_id_clock(stopped_at_ms: Option<i64>, ahead_ms: i64) {
+    object_id::set_clock(stopped_at_ms, ahead_ms);
+}
+
 /// Add these functions to the module.
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(validate_document, module)?)?;
@@ -93,5 +98,6 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(find_field, module)?)?;
     module.add_function(wrap_pyfunction!(with_id, module)?)?;
     module.add_function(wrap_pyfunction!(compare_values, module)?)?;
-    module.add_function(wrap_pyfunction!(new_object_id, module)?)
+    module.add_function(wrap_pyfunction!(new_object_id, module)?)?;
+    module.add_function(wrap_pyfunction!(set_object_id_clock, module)?)
 }

@@ -5,9 +5,7 @@ from typing import Final
 
 from bson import Int64
 
-from ...common.clock import TestClock
 from ...common.errors import (
-    CommandNotFound,
     FailedToParse,
     IllegalOperation,
     Location,
@@ -129,48 +127,6 @@ class SetFeatureCompatibilityVersion(Command):
         await engine.write(lambda transaction: transaction.put("meta", VERSION_KEY, stored))
         services.parameters.fill("featureCompatibilityVersion", {"version": version})
         return {}
-
-
-class AdvanceTestClock(Command):
-    """`advanceTestClock`: lets time pass; of a server that was started with `--test-clock`, unknown to any other.
-
-    A pass of the TTL monitor that becomes due by it has ended when this is answered.
-    """
-
-    name = "advanceTestClock"
-    summary = "Moves the clock of a test forward."
-    admin_only = True
-
-    async def run(self, context: Context, request: Request) -> Document:
-        """Answer the time that it is now, in milliseconds since 1970."""
-        clock = context.services.clock
-        if not isinstance(clock, TestClock):
-            raise CommandNotFound(f"no such command: '{self.name}'")
-        fields = Fields(request, known=("milliseconds",))
-        duration_ms = fields.take_whole_number("milliseconds", low=0)
-        clock.advance(duration_ms)
-        await context.services.ttl.settled()
-        return {"now": Int64(clock.now_ms())}
-
-
-class TtlPass(Command):
-    """`ttlPass`: a pass of the TTL monitor at once; of a server that was started with `--test-clock`."""
-
-    name = "ttlPass"
-    summary = "Deletes what has expired, without waiting for the monitor."
-    admin_only = True
-
-    async def run(self, context: Context, request: Request) -> Document:
-        """Answer what was deleted."""
-        if not isinstance(context.services.clock, TestClock):
-            raise CommandNotFound(f"no such command: '{self.name}'")
-        Fields(request, known=())
-        report = await context.services.ttl.run_pass()
-        return {
-            "deletedDocuments": Int64(report.deleted_documents),
-            "deletedBuckets": Int64(report.deleted_buckets),
-            "subPasses": Int64(report.sub_passes),
-        }
 
 
 class RotateCertificates(Command):

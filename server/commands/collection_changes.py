@@ -226,9 +226,12 @@ class _Change:
             self._flags["bucketingChanged"] = True
 
     def _read_expiry(self) -> None:
-        if not self._fields.has("expireAfterSeconds"):
+        absent = object()
+        value = self._fields.take_any("expireAfterSeconds", default=absent)
+        if value is absent:
             return
-        value = self._fields.take_any("expireAfterSeconds")
+        if value is None:
+            raise self._fields.wrong_type("expireAfterSeconds", value, "types '[string, int, decimal, double, long]'")
         clustered = self._collection.kind == "timeseries" or self._collection.clustered
         if isinstance(value, str) and type_name(value) == "string":
             if value != "off":
@@ -327,8 +330,7 @@ class _Change:
                 raise InvalidOptions("TTL indexes are not supported here: the index has no expireAfterSeconds")
         elif len(index.key) > 1:
             raise InvalidOptions("TTL indexes are single-field indexes, compound indexes do not support TTL")
-        if index.kind != "btree":
-            raise InvalidOptions("only ordinary indexes can be TTL indexes")
+        # Indexes of special kinds are taken as they are by MongoDB too: nothing ever expires by them.
         before = index.expire_after_seconds
         if before is not None:
             reply["expireAfterSeconds_old"] = Int64(before)

@@ -5,14 +5,12 @@ from types import MappingProxyType
 from typing import Final
 
 from .administration import (
-    AdvanceTestClock,
     DropConnections,
     Fsync,
     FsyncUnlock,
     RotateCertificates,
     SetFeatureCompatibilityVersion,
     Shutdown,
-    TtlPass,
 )
 from .aggregate import Aggregate, CountCommand, Distinct
 from .authentication import Authenticate, Logout, SaslContinue, SaslStart
@@ -50,6 +48,7 @@ from .metadata_check import ValidateDbMetadata
 from .operations import CurrentOp, KillOp, Profile, Top
 from .parameters import GetParameter, SetParameter
 from .plan_cache import PlanCacheClear, PlanCacheClearFilters, PlanCacheListFilters, PlanCacheSetFilter
+from .retention import TestClock, TtlPass
 from .sessions import (
     AbortTransaction,
     CommitTransaction,
@@ -113,7 +112,7 @@ COMMANDS: Final = table_of(
     TtlPass(),
     UpdateCommand(),
     AbortTransaction(),
-    AdvanceTestClock(),
+    TestClock(),
     Authenticate(),
     AutoCompact(),
     BuildInfo(),

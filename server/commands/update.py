@@ -14,6 +14,7 @@ from ...common.errors import DuplicateKey, FailedToParse, InvalidLength, Locatio
 from ...common.limits import WRITE_BATCH_MAX
 from ...common.ordering import equal
 from ...common.values import Document, encode, type_name
+from ...kernels import new_object_id
 from ...query.match.base import MatchNode
 from ...query.plan.planner import Wanted
 from ...query.sort import parse_sort
@@ -418,7 +419,7 @@ class Changer:
         base = self._update.upsert_base(self._matcher)
         new, _ = self._update.apply(base, is_insert=True, now=now_of(self._services))
         if "_id" not in new:
-            new = {"_id": base["_id"] if "_id" in base else ObjectId(), **new}
+            new = {"_id": base["_id"] if "_id" in base else ObjectId(new_object_id()), **new}
         elif next(iter(new)) != "_id":
             new = {"_id": new["_id"], **new}
         if "_id" in base and not equal(base["_id"], new["_id"]):

@@ -20,7 +20,7 @@ async def test_sleepers_wake_when_their_time_has_come(clock: TestClock) -> None:
 
 async def test_no_time_is_no_sleep(clock: TestClock) -> None:
     await clock.sleep(0)
-    await clock.sleep_until(clock.now_ms() - 5)
+    await clock.sleep(-5)
 
 
 async def test_who_gives_up_is_forgotten(clock: TestClock) -> None:
@@ -43,3 +43,31 @@ async def test_the_clock_of_the_system_goes_on() -> None:
     await clock.sleep(2)
     assert clock.now_ms() >= before + 2
     assert clock.monotonic() <= clock.monotonic()
+
+
+async def test_a_clock_that_is_set_back_keeps_nobody_waiting(clock: TestClock) -> None:
+    start = clock.now_ms()
+    sleeper = asyncio.create_task(clock.sleep(10))
+    await asyncio.sleep(0)
+    clock.set(start - 1_000_000)
+    clock.advance(10)
+    await sleeper
+    assert (clock.now_ms(), clock.elapsed_ms()) == (start - 1_000_000 + 10, 10)
+    clock.set(start)
+    assert clock.elapsed_ms() == 1_000_000
+
+
+async def test_a_clock_runs_until_it_is_stopped(clock: TestClock) -> None:
+    start = clock.now_ms()
+    changes: list[bool] = []
+    clock.on_change.append(lambda: changes.append(clock.frozen))
+    sleeper = asyncio.create_task(clock.sleep(3))
+    await asyncio.sleep(0)
+    clock.freeze(False)
+    await sleeper
+    clock.freeze(True)
+    stopped = clock.now_ms()
+    assert stopped >= start + 3
+    await SystemClock().sleep(2)
+    assert clock.now_ms() == stopped
+    assert changes == [False, True]

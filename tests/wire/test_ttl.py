@@ -34,7 +34,7 @@ def now(client: Client) -> datetime:
 
 
 def advance(client: Client, seconds: float) -> None:
-    client.admin.command("advanceTestClock", milliseconds=int(seconds * 1000))
+    client.admin.command("testClock", advanceMillis=int(seconds * 1000))
 
 
 def metrics(client: Client) -> Document:
