@@ -25,7 +25,7 @@ from ..query.plan.batches import Batch
 from ..query.plan.nodes import PlanNode
 from ..query.plan.shaping import PassThrough
 from ..storage.engine import Transaction
-from .predicates import all_of, widen
+from .predicates import Target, all_of, widen
 
 OPEN_BUCKETS: Final[Document] = {"control.closed": {"$not": {"$eq": True}}}
 
@@ -53,7 +53,7 @@ def edit_target(view: Collection, buckets: Collection, matcher: MatchNode, colla
     options = _options(view)
     widened = widen(
         [matcher],
-        options,
+        Target(options.time_field, options.meta_field, options.span_ms),
         collation=collation,
         default_collation=view.collation,
         extended=bool(buckets.flags.get(EXTENDED_RANGE)),

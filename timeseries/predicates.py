@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from bson import DatetimeMS, ObjectId
 
-from ..catalog.timeseries_options import TimeseriesOptions
 from ..common.collation import Collation
 from ..common.ordering import KEY_NAN, canonical_class, order_key
 from ..common.paths import get_path, split_path
 from ..common.values import MISSING, Document, type_name
+from ..query.expression.base import Expression
 from ..query.match.base import AlwaysTrue, MatchNode, PathNode, ValueTest, Variables
 from ..query.match.comparison import Comparison, In
 from ..query.match.elements import Exists, TypeIs
@@ -30,6 +30,7 @@ _SECONDS_MAX: Final = 2**32 - 1
 _NUMBERS: Final = ("int", "long", "double", "decimal")
 _RANGED: Final = (*_NUMBERS, "string", "date", "objectId", "timestamp", "bool")
 _IN_MAX: Final = 50
+_MIRRORED: Final = {"$eq": "$eq", "$gt": "$lt", "$gte": "$lte", "$lt": "$gt", "$lte": "$gte"}
 
 
 @dataclass(slots=True)
@@ -45,9 +46,47 @@ class Widened:
     rest: list[MatchNode] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Names in the measurements, and how much time a bucket may cover."""
+
+    time_field: str
+    meta_field: str | None
+    span_ms: int
+
+
+class Renamed:
+    """An expression in terms of buckets."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def renamed_expression(expression: Expression, meta_field: str | None) -> Renamed | None:
+    """The expression with the meta field under its name in a bucket; None where it reads anything else."""
+    fields = expression.fields()
+    if fields is None:
+        return None
+    if not all(meta_field is not None and (path == meta_field or path.startswith(meta_field + ".")) for path in fields):
+        return None
+    shown = expression.serialize()
+    return None if meta_field is None and fields else Renamed(_with_meta(shown, meta_field))
+
+
+def _with_meta(shown: Any, meta_field: str | None) -> Any:
+    if isinstance(shown, str) and meta_field is not None and shown.startswith("$") and not shown.startswith("$$"):
+        path = shown[1:]
+        return "$meta" + path[len(meta_field) :] if path == meta_field or path.startswith(meta_field + ".") else shown
+    if isinstance(shown, list):
+        return [_with_meta(item, meta_field) for item in shown]
+    if isinstance(shown, dict) and set(shown) != {"$const"} and set(shown) != {"$literal"}:
+        return {name: _with_meta(value, meta_field) for name, value in shown.items()}
+    return shown
+
+
 def widen(
     filters: Sequence[MatchNode],
-    options: TimeseriesOptions,
+    options: Target,
     *,
     collation: Collation | None,
     default_collation: Collation | None,
@@ -112,7 +151,7 @@ class MixedTypes(PathNode):
 class _Maker:
     """Makes the bucket's predicates of one collection."""
 
-    def __init__(self, options: TimeseriesOptions, collation: Collation | None, *, same: bool, extended: bool) -> None:
+    def __init__(self, options: Target, collation: Collation | None, *, same: bool, extended: bool) -> None:
         self._options = options
         self._collation = collation
         self._same_collation = same
@@ -143,7 +182,38 @@ class _Maker:
                 return Or(told) if len(told) == len(equal) and len(told) > 1 else None
             case Comparison():
                 return self._compared(node.path, node.operator, node.value)
+            case Exists() | TypeIs():
+                return self._there(node.path)
+            case ExprMatch():
+                return self._expressed(node.expression.serialize())
         return None
+
+    def _there(self, path: str) -> MatchNode | None:
+        """A measurement has the field: then the smallest of its values is known."""
+        return None if self._is_meta(path) else Exists(f"control.min.{path}")
+
+    def _expressed(self, shown: Any) -> MatchNode | None:
+        """A comparison of the time with a constant, or several of which all hold."""
+        if not isinstance(shown, dict) or len(shown) != 1:
+            return None
+        ((operator, operands),) = shown.items()
+        if not isinstance(operands, list):
+            return None
+        if operator == "$and":
+            made = [one for one in map(self._expressed, operands) if one is not None]
+            return all_of(made) if made else None
+        if operator not in _MIRRORED or len(operands) != 2:
+            return None
+        left, right = operands
+        if isinstance(left, dict):
+            left, right, operator = right, left, _MIRRORED[operator]
+        if left != f"${self._options.time_field}" or not isinstance(right, dict) or set(right) != {"$const"}:
+            return None
+        return self._on_time(operator, right["$const"])
+
+    def _is_meta(self, path: str) -> bool:
+        meta = self._options.meta_field
+        return meta is not None and (path == meta or path.startswith(meta + "."))
 
     def _on_either(self, node: MatchNode) -> MatchNode | None:
         """A branch of a disjunction, on meta or on measurements."""
@@ -158,15 +228,16 @@ class _Maker:
     def _compared(self, path: str, operator: str, value: Any) -> MatchNode | None:
         if path == self._options.time_field:
             return self._on_time(operator, value)
-        meta = self._options.meta_field
         kind = type_name(value)
-        if kind not in _RANGED or (meta is not None and (path == meta or path.startswith(meta + "."))):
+        if kind not in _RANGED or self._is_meta(path):
             return None
         if kind == "string" and not self._same_collation:
             return None
         if kind in ("double", "decimal") and order_key(value) == KEY_NAN:
             # Not a number equals itself only, and is no bound to the others.
             return None
+        if "." not in path:
+            return self._across_types(path, operator, value)
         low: list[MatchNode] = []
         high: list[MatchNode] = []
         if operator in ("$eq", "$lt", "$lte"):
@@ -178,6 +249,17 @@ class _Maker:
         prefixes = path.split(".")
         mixed: list[MatchNode] = [MixedTypes(".".join(prefixes[: end + 1])) for end in range(len(prefixes))]
         return Or([all_of([*low, *high]), *mixed])
+
+    def _across_types(self, path: str, operator: str, value: Any) -> MatchNode:
+        """Smallest and greatest are in the order of all types, so they bound a field of any types; indexes can be asked."""
+        made: list[MatchNode] = []
+        if operator in ("$eq", "$lt", "$lte"):
+            strict = "$_internalExprLt" if operator == "$lt" else "$_internalExprLte"
+            made.append(InternalComparison(f"control.min.{path}", strict, value, self._collation))
+        if operator in ("$eq", "$gt", "$gte"):
+            strict = "$_internalExprGt" if operator == "$gt" else "$_internalExprGte"
+            made.append(InternalComparison(f"control.max.{path}", strict, value, self._collation))
+        return all_of(made)
 
     def _at_most(self, path: str, operator: str, value: Any, kind: str) -> MatchNode:
         side = f"control.min.{path}"
@@ -236,8 +318,6 @@ def _renamed(filter: Document, meta: str) -> Document | None:
     renamed: Document = {}
     for name, value in filter.items():
         if name in ("$and", "$or", "$nor"):
-        if "." not in path:
-            return self._across_types(path, operator, value)
             branches = [_renamed(branch, meta) for branch in value]
             if any(branch is None for branch in branches):
                 return None
@@ -247,14 +327,3 @@ def _renamed(filter: Document, meta: str) -> Document | None:
         else:
             renamed["meta" + name[len(meta) :]] = value
     return renamed
-    def _across_types(self, path: str, operator: str, value: Any) -> MatchNode:
-        """Smallest and greatest are in the order of all types, so they bound a field of any types; indexes can be asked."""
-        made: list[MatchNode] = []
-        if operator in ("$eq", "$lt", "$lte"):
-            strict = "$_internalExprLt" if operator == "$lt" else "$_internalExprLte"
-            made.append(InternalComparison(f"control.min.{path}", strict, value, self._collation))
-        if operator in ("$eq", "$gt", "$gte"):
-            strict = "$_internalExprGt" if operator == "$gt" else "$_internalExprGte"
-            made.append(InternalComparison(f"control.max.{path}", strict, value, self._collation))
-        return all_of(made)
-

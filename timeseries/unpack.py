@@ -1,17 +1,50 @@
 """Plan node: buckets → the measurements in them. The executor never hears of buckets."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
-from ..catalog.timeseries_options import TimeseriesOptions
+from bson import DatetimeMS
+
 from ..common.errors import error_for
-from ..common.values import Document
-from ..kernels import BucketError, unpack_many
-from ..query.match.base import AlwaysTrue, MatchNode
+from ..common.values import MISSING, Document, decode
+from ..kernels import BucketError, bucket_summary, unpack_many
+from ..query.match.base import MatchNode
 from ..query.plan.batches import Batch, RowBatch
 from ..query.plan.nodes import PlanNode, Run
 
 _BUCKETS_AT_ONCE: Final = 8
+
+Predicate = Callable[[Document], bool]
+
+
+class BucketBatch(Batch):
+    """The measurements of one bucket, and what is known of all that come after them."""
+
+    def __init__(self, rows: Batch, start: DatetimeMS, meta: Any) -> None:
+        """Wrap rows.
+
+        Args:
+            start: `control.min` of the time.
+            meta: the bucket's meta value; MISSING where it has none.
+        """
+        self.rows = rows
+        self.start = start
+        self.meta = meta
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def documents(self) -> list[Document]:
+        """See `Batch.documents`."""
+        return self.rows.documents()
+
+    def raws(self) -> list[bytes]:
+        """See `Batch.raws`."""
+        return self.rows.raws()
+
+    def select(self, positions: Sequence[int]) -> "BucketBatch":
+        """See `Batch.select`."""
+        return BucketBatch(self.rows.select(positions), self.start, self.meta)
 
 
 class UnpackBuckets(PlanNode):
@@ -22,70 +55,75 @@ class UnpackBuckets(PlanNode):
     def __init__(
         self,
         source: PlanNode,
-        options: TimeseriesOptions,
+        time_field: str,
+        meta_field: str | None,
         *,
         include: Sequence[str] | None = None,
         exclude: Sequence[str] | None = None,
+        computed: Sequence[str] = (),
         limit: int | None = None,
-        bucket_filter: MatchNode | None = None,
+        event_filter: MatchNode | None = None,
+        whole_filter: MatchNode | None = None,
+        in_order: bool = False,
     ) -> None:
-        """Prepare to unpack.
-
-        Args:
-            include, exclude: top-level fields of the measurements.
-            limit: how many measurements are wanted at most.
-            bucket_filter: what the buckets were chosen by, for explain.
-        """
+        """Prepare to unpack; the arguments are those of `UnpackSpec`."""
         super().__init__(source)
-        self.options = options
-        self.include = None if include is None else list(include)
-        self.exclude = None if exclude is None else list(exclude)
-        self.limit = limit
-        self.bucket_filter: MatchNode = bucket_filter or AlwaysTrue()
+        self._time_field = time_field
+        self._meta_field = meta_field
+        self._include = None if include is None else list(include)
+        self._exclude = None if exclude is None else list(exclude)
+        self._computed = list(computed)
+        self._limit = limit
+        self._event_filter = event_filter
+        self._whole_filter = whole_filter
+        self._at_once = 1 if in_order or computed or whole_filter is not None else _BUCKETS_AT_ONCE
+        self._in_order = in_order
         self.buckets = 0
 
     def batches(self, run: Run) -> Iterator[Batch | None]:
         """See `PlanNode.batches`."""
-        left = self.limit
+        left = self._limit
+        matches = None if self._event_filter is None else self._event_filter.compile(run.variables)
+        whole = None if self._whole_filter is None else self._whole_filter.compile(run.variables)
         for batch in self.inputs[0].batches(run):
             if batch is None:
                 yield None
                 continue
             raws = batch.raws()
-            for start in range(0, len(raws), _BUCKETS_AT_ONCE):
-                rows = self._unpack(raws[start : start + _BUCKETS_AT_ONCE])
+            for start in range(0, len(raws), self._at_once):
+                rows: Batch = self._unpack(raws[start : start + self._at_once], matches, whole)
                 if left is not None:
-                    rows = rows[:left]
+                    rows = rows.slice(0, left)
                     left -= len(rows)
                 self.stats.advanced += len(rows)
-                yield RowBatch(raws=rows) if rows else None
+                yield rows if len(rows) else None
                 if left == 0:
                     return
         self.stats.eof = True
-
-    def describe(self) -> Document:
-        """See `PlanNode.describe`."""
-        return self.spec()
-
-    def spec(self) -> Document:
-        """The operand of `$_internalUnpackBucket`."""
-        spec: Document = {}
-        if self.include is not None:
-            spec["include"] = self.include
-        else:
-            spec["exclude"] = self.exclude or []
-        spec.update(self.options.unpack_spec())
-        return spec
 
     def describe_stats(self) -> Document:
         """See `PlanNode.describe_stats`."""
         return {"nBucketsUnpacked": self.buckets}
 
-    def _unpack(self, buckets: Sequence[bytes]) -> list[bytes]:
+    def _unpack(self, buckets: Sequence[bytes], matches: Predicate | None, whole: Predicate | None) -> Batch:
         self.buckets += len(buckets)
-        options = self.options
         try:
-            return unpack_many(buckets, options.time_field, options.meta_field, self.include, self.exclude)
+            raws = unpack_many(buckets, self._time_field, self._meta_field, self._include, self._exclude)
         except BucketError as error:
             code, message = error.args
             raise error_for(int(code), str(message)) from error
+        rows: Batch = RowBatch(raws=raws)
+        if self._at_once == 1:
+            bucket = decode(buckets[0])
+            if self._computed:
+                beside = {name: bucket[name] for name in self._computed if name in bucket}
+                rows = RowBatch(documents=[document | beside for document in rows.documents()])
+            if self._in_order:
+                start_ms = bucket_summary(buckets[0], self._time_field)[3]
+                rows = BucketBatch(rows, DatetimeMS(start_ms), bucket.get("meta", MISSING))
+            if whole is not None and whole(bucket):
+                return rows
+        if matches is None:
+            return rows
+        kept = [position for position, document in enumerate(rows.documents()) if matches(document)]
+        return rows if len(kept) == len(rows) else rows.select(kept)

@@ -9,9 +9,9 @@ from ...common.errors import Location
 from ...common.values import Document
 from ...query.match.base import AlwaysTrue, MatchNode
 from ...query.match.logical import And
-from ...query.pipeline.base import PipelineContext
+from ...query.pipeline.base import PipelineContext, Stage
 from ...query.pipeline.geo_near import GeoNear
-from ...query.pipeline.parse import Pipeline, parse_pipeline
+from ...query.pipeline.parse import Pipeline, parse_pipeline, register
 from ...query.plan.nodes import PlanNode
 from ...query.plan.planner import Planned, Wanted
 from ...query.plan.scans import Eof
@@ -124,18 +124,32 @@ class PipelinePlanner:
         elif source.is_timeseries:
             node, rest = self._measurements(source, pipeline, context, read)
         else:
-            node, rest = self._documents(source, pipeline, read)
+            node, rest = self._documents(source, pipeline, context, read, self._hint)
         made = rest.nodes(node)
-        if source.is_timeseries and node.inputs:
-            read.leaf = Planned(node.inputs[0], [])
-            read.matcher = _filter_of(node.inputs[0])
-            read.stages = [({"$_internalUnpackBucket": node.describe()}, node)]
         read.stages += [(stage.serialize(), stage_node) for stage, stage_node in made]
         read.root = made[-1][1] if made else node
         return read
 
-    def _documents(self, source: Source, pipeline: Pipeline, read: Read) -> tuple[PlanNode, Pipeline]:
+    def _documents(
+        self,
+        source: Source,
+        pipeline: Pipeline,
+        context: PipelineContext,
+        read: Read,
+        hint: str | Document | None = None,
+    ) -> tuple[PlanNode, Pipeline]:
         """What the planner makes of the first stages, and the stages that are left."""
+        collection = source.collection
+        if collection is not None and collection.is_buckets:
+            from ...timeseries.view import on_buckets
+
+            pipeline = on_buckets(collection, pipeline, context)
+        if pipeline.stages and pipeline.stages[0].name == "$cursor":
+            # A scan of its own, which knows better than the planner.
+            node = pipeline.stages[0].node(Eof())
+            read.leaf = Planned(node, [])
+            read.matcher = _filter_of(node)
+            return node, Pipeline(pipeline.stages[1:])
         leading, rest = pipeline.split_leading()
         first = pipeline.stages[0] if pipeline.stages else None
         near = first.matcher(source.collection) if isinstance(first, GeoNear) else None
@@ -145,7 +159,7 @@ class PipelinePlanner:
             skip=leading.skip,
             limit=leading.limit or 0,
             collation=read.collation,
-            hint=self._hint,
+            hint=hint,
         )
         planned = plan_collection(self._services, source, wanted)
         read.leaf = planned
@@ -156,21 +170,16 @@ class PipelinePlanner:
         self, source: Source, pipeline: Pipeline, context: PipelineContext, read: Read
     ) -> tuple[PlanNode, Pipeline]:
         """The measurements of a time-series collection as far as they are needed, and the stages that are left."""
-        from ...timeseries.unpack import UnpackBuckets
-        from ...timeseries.view import plan_view
+        from ...timeseries.view import bucket_hint, bucket_pipeline
 
-        assert source.collection is not None
-        catalog = self._services.catalog
-        buckets = catalog.get(source.collection.namespace.buckets)
+        view = source.collection
+        assert view is not None
+        buckets = self._services.catalog.get(view.namespace.buckets)
         if buckets is None:
             return Eof(), pipeline
-        with self._services.engine.snapshot() as snapshot:
-            node, rest = plan_view(source.collection, buckets, pipeline, context, snapshot, hint=self._hint)
-        if isinstance(node, UnpackBuckets):
-            read.leaf = Planned(node.inputs[0], [])
-            read.matcher = node.bucket_filter
-            read.stages.append(({"$_internalUnpackBucket": node.spec()}, node))
-        return node, rest
+        on_buckets = bucket_pipeline(view, buckets, pipeline)
+        hint = bucket_hint(view, self._hint)
+        return self._documents(Source(buckets.namespace, buckets), on_buckets, context, read, hint)
 
 
 def _filter_of(node: PlanNode) -> MatchNode:
@@ -184,4 +193,19 @@ def _all_of(matchers: list[MatchNode]) -> MatchNode:
     return joined.simplified()
 
 
+def _parse_internal_unpack(spec: Any, context: PipelineContext) -> Stage:
+    from ...timeseries.unpack_stage import parse_internal
+
+    return parse_internal(spec, context)
+
+
+def _parse_unpack(spec: Any, context: PipelineContext) -> Stage:
+    from ...timeseries.unpack_stage import parse_external
+
+    return parse_external(spec, context)
+
+
 register_system_stages()
+# Loaded with the first pipeline that unpacks buckets.
+register("$_internalUnpackBucket", _parse_internal_unpack)
+register("$_unpackBucket", _parse_unpack)

@@ -12,10 +12,13 @@ from bucketd.catalog.timeseries_options import TimeseriesOptions
 from bucketd.common.values import Document, decode, encode
 from bucketd.kernels import partition
 from bucketd.query.execute import run_all
+from bucketd.query.match.logical import And
 from bucketd.query.pipeline.base import PipelineContext
-from bucketd.query.pipeline.parse import parse_pipeline
+from bucketd.query.pipeline.parse import Pipeline, parse_pipeline
+from bucketd.query.plan.planner import Wanted, plan_find
+from bucketd.query.plan.scans import Eof
 from bucketd.storage.engine import Engine
-from bucketd.timeseries.view import plan_view
+from bucketd.timeseries.view import bucket_pipeline, on_buckets
 
 NAMESPACE = Namespace("lab", "readings")
 
@@ -62,8 +65,18 @@ class Measurements:
         pipeline = parse_pipeline(list(stages), context).optimized()
         view, buckets = self.collection(NAMESPACE), self.collection(NAMESPACE.buckets)
         with self.engine.snapshot() as snapshot:
-            node, rest = plan_view(view, buckets, pipeline, context, snapshot)
-            rows = run_all(rest.node(node), snapshot)
+            on_them = on_buckets(buckets, bucket_pipeline(view, buckets, pipeline), context)
+            if on_them.stages[0].name == "$cursor":
+                source, rest = on_them.stages[0].node(Eof()), Pipeline(on_them.stages[1:])
+            else:
+                leading, rest = on_them.split_leading()
+                wanted = Wanted(
+                    matcher=And([match.matcher for match in leading.filters]).simplified(),
+                    sort=None if leading.sort is None else leading.sort.pattern,
+                    limit=leading.limit or 0,
+                )
+                source = plan_find(buckets, wanted, snapshot).root
+            rows = run_all(rest.node(source), snapshot)
             return [document for batch in rows for document in batch.documents()]
 
     def counters(self) -> Document:
