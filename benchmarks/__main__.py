@@ -2,7 +2,7 @@
 
 import argparse
 
-from . import ingest
+from . import expiry, ingest
 from .harness import Table
 from .tsbs import Scale
 
@@ -22,6 +22,7 @@ def main() -> None:
         "cardinality": lambda table, scale, smoke: ingest.cardinality(
             table, (1, 100) if smoke else (1, 1_000, 100_000)
         ),
+        "expiry": lambda table, scale, smoke: expiry.expiry(table, *((5_000, 100, 0.5) if smoke else ())),
     }
     parser.add_argument("--only", nargs="+", choices=runs, default=list(runs), help="which benchmarks")
     chosen = parser.parse_args()
