@@ -16,7 +16,8 @@ def is_new_index(collection: Collection, spec: IndexSpec) -> bool:
     if spec.is_id and (collection.clustered or any(index.is_id for index in collection.indexes)):
         return False
     for index in collection.indexes:
-        if spec.kind == index.kind == "text" and index.name != spec.name:
+        same = index.name == spec.name and index.same_key(spec) and index.same_options(spec)
+        if spec.kind == index.kind == "text" and not same:
             raise IndexOptionsConflict(
                 f'Only one text index per collection allowed, found existing text index "{index.name}"'
             )

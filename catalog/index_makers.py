@@ -28,8 +28,10 @@ def key_maker(index: IndexSpec) -> KeyMaker:
         case "hashed":
             hashed = list(index.key.values()).index("hashed")
             return IndexKeyMaker(list(index.paths), list(index.descending), index.sparse, hashed)
-        case "2dsphere":
-            fields = [(path, value == "2dsphere", descends(value)) for path, value in index.key.items()]
+        case "2dsphere" | "2dsphere_bucket":
+            fields = [
+                (path, value if isinstance(value, str) else None, descends(value)) for path, value in index.key.items()
+            ]
             return SphereKeyMaker(fields, index.document.get("2dsphereIndexVersion", 3) != 1)
         case "2d":
             return flat_key_maker(index)

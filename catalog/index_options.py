@@ -43,7 +43,7 @@ _OTHERS: Final = frozenset({"key", "v", "hidden", "expireAfterSeconds", "weights
 OPTIONS: Final = _TRUTHS | _OBJECTS | _NUMBERS | _STRINGS | _OTHERS
 
 _PARTIAL_OPERATORS: Final = frozenset(
-    {"$eq", "$gt", "$gte", "$lt", "$lte", "$type", "$in", "$exists", "$geoWithin", "$geoIntersects", "$within"}
+    {"$eq", "$gt", "$gte", "$lt", "$lte", "$type", "$in", "$all", "$exists", "$geoWithin", "$geoIntersects", "$within"}
 )
 _PARTIAL_UNKNOWN: Final = frozenset({"$where", "$text", "$near", "$nearSphere", "$geoNear"})
 
@@ -407,7 +407,7 @@ def _check_partial_operators(path: str, operators: Document) -> None:
         truth = operand if isinstance(operand, bool) else not is_number(operand) or _number(operand) != 0
         if operator not in _PARTIAL_OPERATORS or (operator == "$exists" and not truth):
             raise _not_in_partial(operator, {path: operators})
-        if operator == "$in" and isinstance(operand, list) and any(type_name(item) == "regex" for item in operand):
+        if operator in ("$in", "$all") and isinstance(operand, list) and any(type_name(item) == "regex" for item in operand):
             raise _not_in_partial("$regex", {path: operators})
 
 

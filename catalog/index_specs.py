@@ -9,12 +9,12 @@ from bson import Int64
 from ..common.collation import Collation
 from ..common.numbers import is_number
 from ..common.ordering import equal
-from ..common.values import Document
+from ..common.values import Document, encode
 from .index_options import ID_INDEX_NAME, IndexKind, kind_of, parse_specification
 from .index_options import is_id_key as is_id_key
 
 INDEXES_MAX: Final = 64
-_IDENTITY: Final = ("collation", "partialFilterExpression", "wildcardProjection", "weights")
+_IDENTITY: Final = ("collation", "wildcardProjection", "weights")
 _NOT_COMPARED: Final = frozenset({"key", "name", "v", "storageEngine", "originalSpec"})
 
 
@@ -163,6 +163,7 @@ class IndexSpec:
             list(mine["key"]) == list(theirs["key"])
             and equal(mine["key"], theirs["key"])
             and all(equal(mine.get(name), theirs.get(name)) for name in _IDENTITY)
+            and _filter_signature(self.partial_filter) == _filter_signature(other.partial_filter)
             and all(bool(mine.get(name)) == bool(theirs.get(name)) for name in ("unique", "sparse"))
         )
 
@@ -170,7 +171,10 @@ class IndexSpec:
         """Whether every option is equal too."""
 
         def relevant(spec: IndexSpec) -> Document:
-            return {name: spec.document[name] for name in sorted(spec.document) if name not in _NOT_COMPARED}
+            shown = {name: spec.document[name] for name in sorted(spec.document) if name not in _NOT_COMPARED}
+            if "partialFilterExpression" in shown:
+                shown["partialFilterExpression"] = _filter_signature(spec.partial_filter)
+            return shown
 
         return equal(relevant(self), relevant(other))
 
@@ -191,6 +195,21 @@ class IndexSpec:
             Location
         """
         return cls(parse_specification(spec, default_collation=default_collation, ignore_unknown=ignore_unknown))
+
+
+def _filter_signature(filter: Document | None) -> list[bytes] | None:
+    """The same for filters whose conditions stand in another order."""
+    if filter is None:
+        return None
+    parts: list[bytes] = []
+    for name, value in filter.items():
+        if name == "$and" and isinstance(value, list):
+            parts += [part for branch in value for part in _filter_signature(branch) or ()]
+        elif name == "$or" and isinstance(value, list):
+            parts.append(b"$or" + b"".join(sorted(encode({"": _filter_signature(branch)}) for branch in value)))
+        else:
+            parts.append(encode({name: value}))
+    return sorted(parts)
 
 
 def default_name(key: Document) -> str:

@@ -125,11 +125,12 @@ class Collator:
 class SphereKeyMaker:
     """Makes the keys of one 2dsphere index: the cells of the sphere that hold a geometry."""
 
-    def __new__(cls, fields: Sequence[tuple[str, bool, bool]], sparse: bool) -> SphereKeyMaker:
+    def __new__(cls, fields: Sequence[tuple[str, str | None, bool]], sparse: bool) -> SphereKeyMaker:
         """Prepare an index.
 
         Args:
-            fields: for each its path, whether it holds geometries, and whether it descends.
+            fields: for each its path, `2dsphere` or `2dsphere_bucket` where it holds geometries (the latter in the
+                measurements of a bucket), and whether it descends.
             sparse: give no key for a document without any geometry.
         """
 

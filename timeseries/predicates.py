@@ -20,9 +20,12 @@ from ..query.match.base import AlwaysTrue, MatchNode, PathNode, ValueTest, Varia
 from ..query.match.comparison import Comparison, In
 from ..query.match.elements import Exists, TypeIs
 from ..query.match.evaluation import ExprMatch
+from ..query.match.geo import BucketGeoMatch, GeoMatch
+from ..query.match.geometries import Geometry
 from ..query.match.internal import InternalComparison
 from ..query.match.logical import And, Or
 from ..query.match.parse import parse_filter
+from ..query.match.sphere import Cap
 
 _LOW_TAIL: Final = b"\0" * 8
 _HIGH_TAIL: Final = b"\xff" * 8
@@ -182,6 +185,8 @@ class _Maker:
                 return Or(told) if len(told) == len(equal) and len(told) > 1 else None
             case Comparison():
                 return self._compared(node.path, node.operator, node.value)
+            case GeoMatch() if isinstance(node.region, Geometry | Cap):
+                return None if self._is_meta(node.path) else BucketGeoMatch(node.path, node.operand, node.region)
             case Exists() | TypeIs():
                 return self._there(node.path)
             case ExprMatch():

@@ -6,6 +6,7 @@ from ..common.values import Document
 from ..query.pipeline.base import PipelineContext
 from ..query.pipeline.parse import Pipeline
 from .indexes import to_bucket_key
+from .near import near_on_buckets
 from .rewrites import Source, rewritten
 from .unpack_stage import UnpackSpec, UnpackStage
 
@@ -27,7 +28,8 @@ def bucket_pipeline(view: Collection, buckets: Collection, pipeline: Pipeline) -
             extended=bool(buckets.flags.get(EXTENDED_RANGE)),
         )
     )
-    return Pipeline([unpack, *pipeline.stages])
+    before, behind = near_on_buckets(pipeline.stages, buckets, options.meta_field)
+    return Pipeline([*before, unpack, *behind])
 
 
 def on_buckets(buckets: Collection, pipeline: Pipeline, context: PipelineContext) -> Pipeline:

@@ -64,6 +64,31 @@ class GeoMatch(PathNode):
         return test
 
 
+class BucketGeoMatch(MatchNode):
+    """A bucket may hold a measurement with a geometry in a region: what only an index tells."""
+
+    rank = 22
+
+    def __init__(self, field: str, operand: Document, region: Geometry | Cap, place: str | None = None) -> None:
+        """`place` is the path in a bucket; that of the column where it is not given."""
+        self.path = place or f"data.{field}"
+        self.field = field
+        self.operand = operand
+        self.region = region
+
+    def compile(self, variables: Variables | None = None) -> Predicate:
+        """See `MatchNode.compile`: the measurements are tested by themselves."""
+        return lambda _: True
+
+    def serialize(self) -> Document:
+        """See `MatchNode.serialize`."""
+        return {"$_internalBucketGeoWithin": {"withinRegion": self.operand, "field": self.field}}
+
+    def fields(self) -> None:
+        """See `MatchNode.fields`."""
+        return None
+
+
 class GeoNear(PathNode):
     """A geometry lies within distances of a point, and the results are ordered by their distance.
 

@@ -67,7 +67,7 @@ class GeoNear(Stage):
             allow_text=False,
         )
         # What is wrong with the point is told before anybody looks for an index.
-        self._condition("")
+        self.condition("")
 
     @classmethod
     def parse(cls, spec: Any, context: PipelineContext) -> "GeoNear":
@@ -95,10 +95,16 @@ class GeoNear(Stage):
         """
         if collection is None:
             raise NamespaceNotFound("$geoNear is not supported on a collection that does not exist")
-        near = self._condition(self.key or _only_key(collection))
+        near = self.condition(self.key or _only_key(collection))
         return And([near, self.filter]).simplified()
 
-    def _condition(self, key: str) -> MatchNode:
+    @property
+    def has_query(self) -> bool:
+        """Whether it asks for anything else than the place."""
+        return bool(self._spec.get("query"))
+
+    def condition(self, key: str) -> NearCondition:
+        """Its condition on a field."""
         point = self._near.evaluate({}, self._variables)
         if not isinstance(point, (dict, list)):
             raise Location(5860401, f"$geoNear requires near argument to be a GeoJSON object or a legacy point(array), "

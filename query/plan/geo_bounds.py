@@ -12,7 +12,7 @@ from ...catalog.index_specs import IndexSpec
 from ...common.values import Document, encode
 from ...kernels import cover_cap, cover_geometry
 from ..match.base import MatchNode
-from ..match.geo import GeoMatch, GeoNear
+from ..match.geo import BucketGeoMatch, GeoMatch, GeoNear
 from ..match.geometries import Box, Circle, FlatPolygon, Geometry
 from ..match.sphere import Cap, Vector
 from .bounds import ALL, BoundsMaker, FieldBounds, Interval
@@ -25,8 +25,10 @@ Corner = tuple[float, float]
 
 def has_region(index: IndexSpec, predicate: MatchNode) -> bool:
     """Whether the index can be searched for the region of a predicate."""
-    if not isinstance(predicate, GeoMatch) or index.key.get(predicate.path) != index.kind:
+    if not isinstance(predicate, GeoMatch | BucketGeoMatch) or index.key.get(predicate.path) != index.kind:
         return False
+    if isinstance(predicate, BucketGeoMatch):
+        return index.kind in ("2dsphere_bucket", "2dsphere")
     flat = isinstance(predicate.region, Box | Circle | FlatPolygon)
     if index.kind == "2d":
         return predicate.operator == "$geoWithin" and (flat or isinstance(predicate.region, Cap))
@@ -60,7 +62,9 @@ class GeoBounds(BoundsMaker):
         found = [
             region_ranges(self.index, predicate.region, predicate.operand)
             for predicate in predicates
-            if isinstance(predicate, GeoMatch) and predicate.path == path and has_region(self.index, predicate)
+            if isinstance(predicate, GeoMatch | BucketGeoMatch)
+            and predicate.path == path
+            and has_region(self.index, predicate)
         ]
         return FieldBounds(_intervals(min(found, key=_extent)) if found else [ALL])
 

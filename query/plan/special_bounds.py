@@ -31,7 +31,7 @@ def makers(index: IndexSpec, collation: Document | None, predicates: Sequence[Ma
             yield from _wildcard_makers(index, collation, predicates)
         case "hashed":
             yield HashedBounds(index, collation)
-        case "2d" | "2dsphere":
+        case "2d" | "2dsphere" | "2dsphere_bucket":
             if any(has_region(index, predicate) for predicate in predicates):
                 yield GeoBounds(index, collation)
         case "btree":
@@ -221,4 +221,4 @@ def _is_leaf(value: Any, operator: str) -> bool:
 
 def usable_without_bounds(index: IndexSpec) -> bool:
     """Whether a hint alone is reason enough to read all of the index."""
-    return index.kind in ("btree", "hashed", "2dsphere", "2d")
+    return index.kind in ("btree", "hashed", "2dsphere", "2dsphere_bucket", "2d")

@@ -26,9 +26,12 @@ def text_index(collection: Collection | None) -> IndexSpec:
 
     Raises:
         IndexNotFound: it has none.
+        NoQueryExecutionPlans: it is hidden.
     """
     for index in () if collection is None else collection.indexes:
-        if index.kind == "text" and not index.building and not index.hidden:
+        if index.kind == "text" and not index.building:
+            if index.hidden:
+                raise NoQueryExecutionPlans("error processing query: the text index is hidden")
             return index
     raise IndexNotFound("text index required for $text query")
 

@@ -226,6 +226,26 @@ pub fn stored_cells(geometry: &Geometry) -> Vec<Cell> {
     covering(&Region::Geometry(geometry), CELLS_MAX, LEVEL_OF_SHAPES)
 }
 
+/// Fewer cells that hold the same: the smallest give way to those around them.
+pub fn merged(mut cells: Vec<Cell>, count: usize) -> Vec<Cell> {
+    cells.sort_unstable();
+    cells.dedup();
+    while cells.len() > count {
+        let deepest = cells.iter().map(|cell| cell.level()).max().unwrap_or(0);
+        for cell in &mut cells {
+            if cell.level() == deepest {
+                *cell = cell.parent().unwrap_or(*cell);
+            }
+        }
+        cells.sort_unstable();
+        cells.dedup();
+        if deepest == 0 {
+            break;
+        }
+    }
+    cells
+}
+
 /// Ranges of the numbers of cells that have a part in common with some cells: those within them and those around them.
 pub fn search_ranges(cells: &[Cell]) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = cells.iter().map(|cell| cell.range()).collect();

@@ -21,12 +21,14 @@ struct SphereKeyMaker {
 #[pymethods]
 impl SphereKeyMaker {
     #[new]
-    fn new(fields: Vec<(String, bool, bool)>, sparse: bool) -> Self {
+    fn new(fields: Vec<(String, Option<String>, bool)>, sparse: bool) -> Self {
         SphereKeyMaker {
             keys: SphereKeys {
                 fields: fields
                     .iter()
-                    .map(|(path, place, descending)| SphereField::new(path, *place, *descending))
+                    .map(|(path, kind, descending)| {
+                        SphereField::new(path, kind.as_deref(), *descending)
+                    })
                     .collect(),
                 sparse,
             },

@@ -1,25 +1,32 @@
 //! Keys of 2dsphere indexes: the cells of geometries, and the values of ordinary fields beside them.
 
-use crate::elements::{kind, Element};
+use crate::column::ColumnDecoder;
+use crate::elements::{elements, find, kind, Element};
 use crate::index_keys::ArrayComponents;
 use crate::keystring::{append, append_cell, capped, Collate, Failure};
-use crate::special::cells::{stored_cells, Cell};
+use crate::special::cells::{merged, stored_cells, Cell};
 use crate::special::geojson::geometry;
 use crate::special::paths::{product, split, values, Plain, NULL};
+use crate::unpack::{self, packed, ROWS_MAX};
 
+/// Under how many cells a bucket is kept at most.
+const MEASURED_CELLS_MAX: usize = 64;
 const NO_GEOMETRY: i32 = 16755;
 
 pub enum SphereField {
     Place(Vec<Vec<u8>>),
+    /// A place in every measurement of a bucket; the path begins with `data` and the name of a column.
+    Measured(Vec<Vec<u8>>),
     Plain(Plain),
 }
 
 impl SphereField {
-    pub fn new(path: &str, place: bool, descending: bool) -> Self {
-        if place {
-            SphereField::Place(split(path))
-        } else {
-            SphereField::Plain(Plain::new(path, descending))
+    /// `kind` is that of the field in the key of the index; ordinary fields have none.
+    pub fn new(path: &str, kind: Option<&str>, descending: bool) -> Self {
+        match kind {
+            Some("2dsphere_bucket") => SphereField::Measured(split(path)),
+            Some(_) => SphereField::Place(split(path)),
+            None => SphereField::Plain(Plain::new(path, descending)),
         }
     }
 }
@@ -58,6 +65,16 @@ impl SphereKeys {
                     placed |= !cells.is_empty();
                     (cell_keys(&cells)?, components)
                 }
+                SphereField::Measured(path) => {
+                    let cells = measured_cells(document, path)?;
+                    placed |= !cells.is_empty();
+                    let components = if cells.len() > 1 {
+                        vec![path.len()]
+                    } else {
+                        Vec::new()
+                    };
+                    (cell_keys(&cells)?, components)
+                }
             };
             parts.push(keys);
             arrays.push(components);
@@ -87,6 +104,55 @@ pub fn cell_keys(cells: &[Cell]) -> Result<Vec<Vec<u8>>, Failure> {
             key
         })
         .collect())
+}
+
+/// Cells that hold all places in a column of a bucket.
+fn measured_cells(bucket: &[u8], path: &[Vec<u8>]) -> Result<Vec<Cell>, Failure> {
+    let data = find(bucket, b"data")?.filter(|data| data.kind == kind::OBJECT);
+    let column = match (data, path.get(1)) {
+        (Some(data), Some(name)) => find(data.value, name)?,
+        _ => None,
+    };
+    let Some(column) = column else {
+        return Ok(Vec::new());
+    };
+    let rest = &path[2..];
+    let mut cells: Vec<Cell> = Vec::new();
+    let mut see = |kind: u8, value: &[u8]| -> Result<(), Failure> {
+        let element = Element {
+            kind,
+            name: b"",
+            value,
+        };
+        if rest.is_empty() {
+            cells.extend(cells_of(element)?);
+        } else if kind == kind::OBJECT {
+            for found in values(value, rest, false)?.found {
+                cells.extend(cells_of(found)?);
+            }
+        }
+        Ok(())
+    };
+    if column.kind == kind::OBJECT {
+        for item in elements(column.value)? {
+            let item = item?;
+            see(item.kind, item.value)?;
+        }
+    } else {
+        let packed = packed(column).map_err(unreadable)?;
+        let mut decoder = ColumnDecoder::new(packed, ROWS_MAX);
+        while let Some(entry) = decoder.advance() {
+            if entry.map_err(|error| unreadable(error.into()))? {
+                let (kind, value) = decoder.value();
+                see(kind, value)?;
+            }
+        }
+    }
+    Ok(merged(cells, MEASURED_CELLS_MAX))
+}
+
+fn unreadable(failure: unpack::Failure) -> Failure {
+    Failure::Refused(failure.code, failure.message)
 }
 
 /// The cells of one value; none for null and the empty array.
