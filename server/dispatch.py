@@ -193,10 +193,10 @@ def failure_reply(error: MongoError) -> bytes:
 
 def _decode_body(raw: bytes) -> Document:
     try:
-        fields, depth = document_shape(raw, BSON_DEPTH_MAX)
+        fields, depth = document_shape(raw, BSON_DEPTH_MAX + 1)
     except ValueError as error:
         raise InvalidBSON(str(error)) from error
-    if depth > BSON_DEPTH_MAX:
+    if depth > BSON_DEPTH_MAX + 1:
         raise Overflow(f"BSONObj exceeds the maximum nested object depth: {BSON_DEPTH_MAX}")
     body = decode(raw)
     if fields != len(body):

@@ -11,6 +11,7 @@ from ...common.pcre import OPTION_LETTERS, PatternError, PatternTimeout, literal
 from ...common.values import Document
 from .base import MatchContext, MatchNode, OperatorParser, PathNode, ValueTest, Variables
 
+_PATTERN_BYTES_MAX: Final = 16384
 _PYTHON_FLAGS: Final = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE, "u": re.UNICODE}
 
 
@@ -25,6 +26,8 @@ class RegexMatch(PathNode):
         self.flags = "".join(sorted(set(flags)))
         if "\x00" in pattern:
             raise BadValue("Regular expression cannot contain an embedded null byte")
+        if len(pattern.encode()) > _PATTERN_BYTES_MAX:
+            raise Location(51091, f"Regular expression is invalid: it is longer than {_PATTERN_BYTES_MAX} bytes")
         try:
             self._search = searcher(pattern, self.flags)
         except PatternError as error:

@@ -14,7 +14,6 @@ from ...catalog.timeseries_options import lifetime_seconds
 from ...common.display import value_text
 from ...common.errors import (
     BadValue,
-    CannotConvertIndexToUnique,
     DuplicateKey,
     IndexNotFound,
     InvalidOptions,
@@ -23,13 +22,16 @@ from ...common.errors import (
 )
 from ...common.ordering import equal
 from ...common.values import Document, type_name
-from ...query.match.parse import parse_filter
-from ..context import Context, Request
+from ..context import Context, Request, Services
+from ..operations import Operation
 from .arguments import Fields
 from .base import Command
-from .create_options import DOCUMENTS_MAX, SIZE_MAX, check_view, check_view_name
+from .create_options import DOCUMENTS_MAX, SIZE_MAX
 from .reading import check_collection_uuid
 from .timeseries_writes import index_for_view
+from .unique_conversion import cannot_convert, violations_of
+from .validators import check_validator
+from .view_definitions import check_view, check_view_name
 
 _LEVELS: Final = ("off", "strict", "moderate")
 _ACTIONS: Final = ("error", "warn", "errorAndLog")
@@ -58,7 +60,7 @@ class CollMod(Command):
         if collection is None:
             raise NamespaceNotFound(f"ns does not exist: {namespace}")
         check_collection_uuid(fields, catalog, namespace)
-        change = _Change(fields, collection, services.clock.now_ms())
+        change = _Change(fields, collection, services, request.operation)
         if collection.kind == "view":
             change.on_view(catalog)
         elif collection.kind == "timeseries":
@@ -72,10 +74,12 @@ class CollMod(Command):
 class _Change:
     """What one request changes, read and checked."""
 
-    def __init__(self, fields: Fields, collection: Collection, now_ms: int) -> None:
+    def __init__(self, fields: Fields, collection: Collection, services: Services, operation: Operation) -> None:
         self._fields = fields
         self._collection = collection
-        self._now_ms = now_ms
+        self._services = services
+        self._operation = operation
+        self._now_ms = services.clock.now_ms()
         self._options: Document = {}
         """New options; None takes one out."""
         self._timeseries: Document | None = None
@@ -89,13 +93,15 @@ class _Change:
         self._pipeline = fields.take_list("pipeline", default=None)
         self._capped_size = fields.take_whole_number("cappedSize", default=None, low=1, high=SIZE_MAX)
         self._capped_max = fields.take_whole_number("cappedMax", default=None)
-        if self._capped_max is not None and self._capped_max > DOCUMENTS_MAX - 1:
+        if self._capped_max is not None and self._capped_max > DOCUMENTS_MAX:
             raise BadValue("max in a capped collection has to be < 2^31 or not set")
         images = fields.nested("changeStreamPreAndPostImages", known=("enabled",))
         if images is not None and not images.has("enabled"):
             raise images.missing("enabled")
         self._images = None if images is None else images.take_bool("enabled", exact=True)
         self._dry_run = fields.take_bool("dryRun", default=False)
+        if self._dry_run and (self._index is None or not self._index.has("unique")):
+            raise InvalidOptions("dryRun mode is only supported for changes of an index to a unique one")
 
     def on_view(self, catalog: Catalog) -> None:
         """Check a change of a view.
@@ -142,7 +148,7 @@ class _Change:
         if self._fields.has("timeseries"):
             raise InvalidOptions("option only supported on a time-series collection: timeseries")
         if self._validator is not None:
-            parse_filter(self._validator)
+            check_validator(self._validator, self._collection.namespace)
             self._options["validator"] = self._validator or None
         if self._level is not None:
             self._options["validationLevel"] = self._level
@@ -170,7 +176,11 @@ class _Change:
                 raise NamespaceNotFound(f"ns does not exist: {namespace}")
             spec, reply = self._changed_index(held)
         if self._dry_run:
-            return reply
+            assert spec is not None
+            violations = await violations_of(self._services, target, spec, self._operation)
+            if violations:
+                raise cannot_convert(violations)
+            return {}
         changed_index = spec
 
         def change(current: Collection) -> Collection:
@@ -209,10 +219,7 @@ class _Change:
             await catalog.create_indexes(target, [spec.with_changes(id=0)])
         except DuplicateKey as error:
             await catalog.create_indexes(target, [before.with_changes(id=0)])
-            raise CannotConvertIndexToUnique(
-                "Cannot convert the index to unique. Please resolve conflicting documents before running collMod again.",
-                extra={"violations": []},
-            ) from error
+            raise cannot_convert(await violations_of(self._services, target, before, self._operation)) from error
         self._index = None
 
     def _read_timeseries(self) -> None:

@@ -7,7 +7,7 @@ from bson import Binary
 from ...catalog.catalog import VIEWS, Catalog
 from ...catalog.collections import Collection
 from ...catalog.index_specs import IndexSpec
-from ...catalog.namespaces import Namespace, validate_collection_name
+from ...catalog.namespaces import NAMESPACE_BYTES_MAX, Namespace, validate_collection_name
 from ...common.display import value_text
 from ...common.errors import (
     CollectionUUIDMismatch,
@@ -20,14 +20,15 @@ from ...common.errors import (
     NamespaceNotFound,
 )
 from ...common.ordering import equal
-from ...common.values import Document, encode, type_name
+from ...common.values import Document, encode, is_string, type_name
 from ...query.match.parse import parse_filter
 from ..context import Context, Request, Services
 from .arguments import Fields
 from .base import Command
-from .create_options import CreateOptions, check_view, read_create_options
+from .create_options import CreateOptions, read_create_options
 from .indexes import rows_reply
 from .reading import check_collection_uuid, take_batch_size
+from .view_definitions import check_view
 
 SYSTEM_ALLOWED: Final = frozenset(
     {"system.js", "system.views", "system.profile", "system.users", "system.roles", "system.version"}
@@ -247,7 +248,7 @@ class ListCollections(Command):
         fields = Fields(request, known=("filter", "cursor", "nameOnly", "authorizedCollections"))
         wanted = fields.take_document("filter", default=None)
         batch_size = take_batch_size(fields, fields.take_any("cursor"))
-        name_only = fields.take_bool("nameOnly")
+        name_only = fields.take_bool("nameOnly", exact=True)
         fields.take_bool("authorizedCollections", exact=True)
         matches = None if not wanted else parse_filter(wanted).compile({})
         rows = []
@@ -276,13 +277,14 @@ class RenameCollection(Command):
         source = _full_name(fields, "renameCollection")
         target = _full_name(fields, "to")
         drop_target = fields.take_any("dropTarget")
-        if drop_target is not None and not isinstance(drop_target, bool | Binary | bytes):
+        if "dropTarget" in request.body and not isinstance(drop_target, bool | Binary | bytes):
             raise fields.wrong_type("dropTarget", drop_target, "types '[bool, binData]'")
-        fields.take_bool("stayTemp")
+        fields.take_bool("stayTemp", exact=True)
         if isinstance(drop_target, bytes) and not isinstance(drop_target, bool):
             _check_target_uuid(catalog, source, target, drop_target)
         check_collection_uuid(fields, catalog, source)
-        validate_collection_name(target)
+        for namespace in (source, target):
+            _check_name(namespace)
         for namespace in (source, target):
             _refuse_system(namespace)
         collection = catalog.get(source)
@@ -304,14 +306,28 @@ class RenameCollection(Command):
 
 def _full_name(fields: Fields, name: str) -> Namespace:
     value = fields.take_any(name)
-    if value is None and name == "to":
+    if value is None:
         raise fields.missing(name)
-    if not isinstance(value, str):
+    if not is_string(value):
         raise fields.wrong_type(name, value, "type 'string'")
     namespace = Namespace.parse(value)
     if not namespace.database or not namespace.collection:
         raise InvalidNamespace(f"Invalid namespace specified '{value}'")
     return namespace
+
+
+def _check_name(namespace: Namespace) -> None:
+    """Refuse what no collection can be called; signs that are reserved are another error here.
+
+    Raises:
+        InvalidNamespace, IllegalOperation
+    """
+    name = str(namespace)
+    if "$" in name or len(name.encode()) > NAMESPACE_BYTES_MAX:
+        plain = Namespace(namespace.database.replace("$", "_"), "x")
+        validate_collection_name(plain)
+        raise IllegalOperation(f"Invalid namespace: {name}")
+    validate_collection_name(namespace)
 
 
 def _refuse_system(namespace: Namespace) -> None:

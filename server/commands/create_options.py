@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from bson import Int64
 
-from ...catalog.catalog import Catalog
 from ...catalog.index_specs import IndexSpec, is_id_key
 from ...catalog.namespaces import Namespace
 from ...catalog.timeseries_options import TimeseriesOptions, lifetime_seconds
@@ -13,28 +12,22 @@ from ...common.collation import Collation
 from ...common.display import value_text
 from ...common.errors import (
     BadValue,
-    GraphContainsCycle,
+    FailedToParse,
     InvalidIndexSpecificationOption,
-    InvalidNamespace,
     InvalidOptions,
     Location,
     NotImplemented,
-    OptionNotSupportedOnView,
     TypeMismatch,
-    ViewDepthLimitExceeded,
 )
-from ...common.values import Document, type_name
-from ...query.match.parse import parse_filter
-from ...query.pipeline.base import PipelineContext
-from ...query.pipeline.parse import parse_pipeline
+from ...common.ordering import equal
+from ...common.values import Document, is_string, type_name
 from ..context import Request
 from .arguments import Fields, whole_number
-from .pipelines import COLLECTIONLESS_STAGES
+from .validators import check_validator
+from .view_definitions import check_view_name
 
 SIZE_MAX: Final = 1 << 50
 DOCUMENTS_MAX: Final = (1 << 31) - 1
-VIEW_DEPTH_MAX: Final = 20
-VIEW_PIPELINE_BYTES_MAX: Final = 16 * 1024 * 1024
 _LEVELS: Final = ("off", "strict", "moderate")
 _ACTIONS: Final = ("error", "warn", "errorAndLog")
 _KNOWN: Final = (
@@ -71,7 +64,7 @@ def read_create_options(request: Request, now_ms: int) -> CreateOptions:
     options = made.options
     _capped(fields, options)
     _clustered(fields, namespace, options)
-    _validation(fields, options)
+    _validation(fields, namespace, options)
     view_on = fields.take_string("viewOn", default=None)
     pipeline = fields.take_list("pipeline", default=None)
     if pipeline is not None:
@@ -88,8 +81,6 @@ def read_create_options(request: Request, now_ms: int) -> CreateOptions:
             options[name] = document
     collation = fields.take_document("collation", default=None)
     if collation is not None:
-        if not collation:
-            raise BadValue("collation cannot be an empty object")
         parsed = Collation.parse(collation)
         if parsed is not None:
             options["collation"] = parsed.to_document()
@@ -120,41 +111,6 @@ def read_create_options(request: Request, now_ms: int) -> CreateOptions:
     return made
 
 
-def check_view(catalog: Catalog, namespace: Namespace, options: Document) -> None:
-    """Refuse a view that cannot be: a bad pipeline, a circle, too many on top of each other, another collation.
-
-    Raises:
-        OptionNotSupportedOnView, InvalidNamespace, GraphContainsCycle, ViewDepthLimitExceeded, and what a pipeline raises
-    """
-    pipeline = options["pipeline"]
-    collation = options.get("collation")
-    for stage in pipeline:
-        name = next(iter(stage), "")
-        if name in ("$out", "$merge"):
-            raise OptionNotSupportedOnView("The aggregation stage $out/$merge cannot be used in a view definition")
-        if name in COLLECTIONLESS_STAGES:
-            raise InvalidNamespace(f"{name} cannot be used in a view definition")
-    parse_pipeline(
-        pipeline,
-        PipelineContext(namespace=namespace, collation=None if collation is None else Collation.parse(collation)),
-    )
-    below = Namespace(namespace.database, options["viewOn"])
-    for _ in range(VIEW_DEPTH_MAX):
-        if below == namespace:
-            raise GraphContainsCycle(f"View cycle detected: {namespace} -> {below}")
-        found = catalog.get(below)
-        if found is None or found.kind == "collection":
-            return
-        if found.options.get("collation") != collation:
-            raise OptionNotSupportedOnView(
-                f"View {namespace} has a collation that does not match the collation of {below}"
-            )
-        if found.kind == "timeseries":
-            return
-        below = Namespace(namespace.database, found.view_on or "")
-    raise ViewDepthLimitExceeded(f"View depth limit exceeded; maximum depth is {VIEW_DEPTH_MAX}")
-
-
 def _capped(fields: Fields, options: Document) -> None:
     capped = fields.take_bool("capped")
     size = fields.take_whole_number("size", default=None, low=1, high=SIZE_MAX)
@@ -178,8 +134,10 @@ def _capped(fields: Fields, options: Document) -> None:
 
 
 def _clustered(fields: Fields, namespace: Namespace, options: Document) -> None:
-    value = fields.take_any("clusteredIndex")
+    value = fields.take_any("clusteredIndex", default=False)
     if value is None:
+        raise fields.wrong_type("clusteredIndex", None, "types '[bool, object]'")
+    if value is False and not fields.has("clusteredIndex"):
         return
     if options.get("capped"):
         raise Location(6049200, "A capped collection cannot be clustered")
@@ -207,7 +165,7 @@ def _clustered(fields: Fields, namespace: Namespace, options: Document) -> None:
         raise InvalidOptions(f"{namespace}: 'timeseries' is not allowed with 'clusteredIndex'")
     if fields.has("viewOn"):
         raise Location(6026500, "The 'clusteredIndex' option is not supported with views")
-    if not is_id_key(key) or key["_id"] != 1:
+    if list(key) != ["_id"] or not equal(key["_id"], 1):
         raise InvalidIndexSpecificationOption(
             f"The clusteredIndex option is not supported for key pattern {value_text(key)}: only {{_id: 1}} is"
         )
@@ -218,12 +176,12 @@ def _clustered(fields: Fields, namespace: Namespace, options: Document) -> None:
     options["clusteredIndex"] = {"v": 2, "key": {"_id": 1}, "name": name, "unique": True}
 
 
-def _validation(fields: Fields, options: Document) -> None:
+def _validation(fields: Fields, namespace: Namespace, options: Document) -> None:
     validator = fields.take_document("validator", default=None)
     level = fields.take_enum("validationLevel", _LEVELS, default=None)
     action = fields.take_enum("validationAction", _ACTIONS, default=None)
     if validator is not None:
-        parse_filter(validator)
+        check_validator(validator, namespace)
         options["validator"] = validator
     if level is not None:
         options["validationLevel"] = level
@@ -242,6 +200,16 @@ def _check_storage_options(fields: Fields, name: str, document: Document) -> Non
             raise BadValue(f"'{name}.{engine}' has to be an embedded document.")
         if engine != "wiredTiger":
             raise InvalidOptions(f"{engine} is not a registered storage engine for this server")
+        for option, setting in value.items():
+            if option != "configString":
+                raise InvalidOptions(f"'{option}' is not a supported option in {name}.{engine}")
+            if not is_string(setting):
+                raise TypeMismatch(f"'{option}' must be a string, found {type_name(setting)}")
+            if "\0" in setting:
+                raise FailedToParse(f"'{option}' must not contain null bytes")
+            if setting.strip():
+                # There is no such engine here whose settings could be told apart.
+                raise BadValue(f"the setting '{setting}' of {name}.{engine}.{option} is unknown")
 
 
 def _conflicts(
@@ -261,8 +229,6 @@ def _conflicts(
         for name in present:
             if name in ("idIndex", "autoIndexId", "expireAfterSeconds", "changeStreamPreAndPostImages"):
                 raise InvalidOptions(f"'{name}' is not supported on a view")
-            if name == "capped" and fields.take_bool("capped"):
-                raise InvalidOptions("Cannot create a capped view")
     if fields.has("idIndex") and fields.has("clusteredIndex"):
         raise InvalidOptions("idIndex is not allowed with clusteredIndex")
 
@@ -277,18 +243,6 @@ def _expiry(fields: Fields, options: Document, now_ms: int) -> None:
             "specified"
         )
     options["expireAfterSeconds"] = Int64(lifetime_seconds(value, now_ms))
-
-
-def check_view_name(view_on: str, namespace: Namespace) -> None:
-    """Refuse what no collection below a view can be called.
-
-    Raises:
-        BadValue, InvalidNamespace
-    """
-    if view_on == "":
-        raise BadValue("'viewOn' cannot be empty")
-    if view_on.startswith(".") or "\0" in view_on or "$" in view_on:
-        raise InvalidNamespace(f"Invalid viewOn: {namespace.database}.{view_on}")
 
 
 def _id_index(spec: Document, collation: Document | None) -> IndexSpec:

@@ -45,7 +45,7 @@ class ListDatabases(Command):
         fields = Fields(request, known=("filter", "nameOnly", "authorizedDatabases"))
         wanted = fields.take_document("filter", default=None)
         name_only = fields.take_bool("nameOnly")
-        only_own = fields.take_bool("authorizedDatabases", default=None)
+        only_own = fields.take_bool("authorizedDatabases", default=None, exact=True)
         services = context.services
         visible = _visible_databases(context, only_own)
         catalog: Catalog = services.catalog
@@ -98,7 +98,7 @@ class DropDatabase(Command):
     in_api_version_1 = True
 
     async def run(self, context: Context, request: Request) -> Document:
-        """Answer `{dropped}`; without it where there was nothing."""
+        """Answer `{}`, also where there was nothing."""
         fields = Fields(request, known=())
         if fields.take_whole_number(self.name) != 1:
             raise Location(5255100, "Have to pass 1 as db parameter")
@@ -108,11 +108,11 @@ class DropDatabase(Command):
         services = context.services
         catalog: Catalog = services.catalog
         gone = [collection.namespace for collection in catalog.list_collections(database)]
-        dropped = await catalog.drop_database(database)
+        await catalog.drop_database(database)
         for namespace in gone:
             for heard in services.on_drop:
                 heard(namespace)
-        return {"dropped": database} if dropped else {}
+        return {}
 
 
 class DbStats(Command):

@@ -91,7 +91,7 @@ def check_collection_uuid(fields: Fields, catalog: Catalog, namespace: Namespace
     wanted = fields.take_any("collectionUUID")
     if wanted is None:
         return
-    if not isinstance(wanted, bytes) or getattr(wanted, "subtype", 0) not in (3, 4):
+    if not isinstance(wanted, bytes) or getattr(wanted, "subtype", 0) != 4:
         raise fields.wrong_type("collectionUUID", wanted, "type 'binData'")
     found = catalog.get(namespace)
     if found is not None and found.kind == "collection" and found.uuid.bytes == bytes(wanted):
