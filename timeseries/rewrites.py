@@ -62,7 +62,7 @@ def rewritten(stages: Sequence[Stage], source: Source, context: PipelineContext)
     ends = _series_ends(unpack.spec, before, behind, source)
     if ends is not None:
         return [ends, _with_fields(unpack, behind), *behind]
-    ordered = _ordered(unpack, behind, source)
+    ordered = _ordered(unpack, before, behind, source)
     if ordered is not None:
         return [*before, *ordered]
     limit = _limit(behind)
@@ -195,7 +195,9 @@ def _meta_paths(paths: Sequence[str], meta_field: str | None) -> list[str] | Non
     return made
 
 
-def _ordered(unpack: UnpackStage, behind: Sequence[Stage], source: Source) -> list[Stage] | None:
+def _ordered(
+    unpack: UnpackStage, before: Sequence[Stage], behind: Sequence[Stage], source: Source
+) -> list[Stage] | None:
     """Stages that read buckets in the order that measurements are wanted in, by meta, by time, or by both."""
     if not behind or not isinstance(behind[0], Sort) or behind[0].pattern.metadata:
         return None
@@ -216,7 +218,10 @@ def _ordered(unpack: UnpackStage, behind: Sequence[Stage], source: Source) -> li
     meta = _meta_paths(fields[:-1], spec.meta_field)
     if meta is None:
         return None
-    start = "_id" if not meta and not spec.extended else f"control.min.{spec.time_field}"
+    start = f"control.min.{spec.time_field}"
+    if not meta and not spec.extended and not _one_series(before, start, source.buckets):
+        # The order of storage.
+        start = "_id"
     order = {**dict(zip(meta, directions[:-1], strict=True)), start: directions[-1]}
     assert spec.span_seconds is not None
     bounded = BoundedSort(
@@ -224,6 +229,19 @@ def _ordered(unpack: UnpackStage, behind: Sequence[Stage], source: Source) -> li
     )
     inner = _with_fields(unpack, [sort, *others]).changed(in_order=True)
     return [Sort(parse_sort(order), sort.collation), inner, bounded, *others]
+
+
+def _one_series(before: Sequence[Stage], start: str, buckets: Collection) -> bool:
+    """Whether an index holds the buckets of the series that is asked for in the order of their first times."""
+    fixed = {
+        node.path
+        for stage in before
+        if isinstance(stage, Match)
+        for node in (stage.matcher.children() if isinstance(stage.matcher, And) else [stage.matcher])
+        if isinstance(node, Comparison) and node.operator == "$eq"
+    }
+    usable = [index for index in buckets.indexes if not index.building and not index.hidden and index.kind == "btree"]
+    return any(len(index.paths) > 1 and index.paths[0] in fixed and index.paths[1] == start for index in usable)
 
 
 def _series_ends(
