@@ -4,7 +4,6 @@ import asyncio
 import itertools
 from typing import Any
 
-from bson import DatetimeMS, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,69 +14,19 @@ from bucketd.catalog.index_specs import IndexSpec
 from bucketd.catalog.namespaces import Namespace
 from bucketd.common.errors import MongoError
 from bucketd.common.values import Document, encode
-from bucketd.query.execute import run_all
 from bucketd.query.match.parse import parse_filter
-from bucketd.query.plan.planner import Wanted, plan_find
+from bucketd.query.plan.planner import Wanted
 from bucketd.query.sort import parse_sort
 from bucketd.storage.engine import Transaction
 from support.memory_engine import MemoryEngine
+from support.query_laws import conditions, filters, keys, rows, run, sorts
 
 SPACE = Namespace("db", "c")
 
-scalars = st.sampled_from(
-    [
-        None, True, False, 0, 1, 2, 3, -1, 1.5, float("nan"), float("inf"), Int64(2), Decimal128("2.5"), "", "a", "ab",
-        "b", DatetimeMS(0), DatetimeMS(5), ObjectId(b"a" * 12), b"x", MinKey(), MaxKey(), Timestamp(1, 1),
-        Regex("a"), "x" * 400 + "1", "x" * 400 + "2",
-    ]
-)  # fmt: skip
-values = st.one_of(
-    scalars,
-    st.lists(scalars, max_size=3),
-    st.fixed_dictionaries({}, optional={"b": scalars, "c": scalars}),
-    st.lists(st.fixed_dictionaries({}, optional={"b": scalars, "c": scalars}), max_size=3),
-    st.lists(st.lists(scalars, max_size=2), max_size=2),
-)
-rows = st.lists(st.fixed_dictionaries({}, optional={"a": values, "d": values}), max_size=12)
-paths = st.sampled_from(["a", "d", "a.b", "a.c"])
-operands = st.one_of(scalars.filter(lambda value: not isinstance(value, Regex)), st.lists(scalars, max_size=2))
-ranges = st.sampled_from(["$gt", "$gte", "$lt", "$lte", "$eq", "$ne"])
-
-
-@st.composite
-def conditions(draw: Any) -> Document:
-    path = draw(paths)
-    kind = draw(st.integers(0, 6))
-    if kind == 0:
-        return {path: draw(operands)}
-    if kind == 1:
-        return {path: {draw(ranges): draw(operands)}}
-    if kind == 2:
-        return {path: {draw(st.sampled_from(["$in", "$nin"])): draw(st.lists(operands, max_size=3))}}
-    if kind == 3:
-        return {path: {"$exists": draw(st.booleans())}}
-    if kind == 4:
-        return {path: {"$elemMatch": {draw(ranges): draw(operands), "$lt": draw(operands)}}}
-    if kind == 5:
-        return {path: {"$regex": draw(st.sampled_from(["^a", "^ab", "a", "^x"]))}}
-    return {path: {"$gte": draw(operands), "$lte": draw(operands)}}
-
-
-filters = st.one_of(
-    conditions(),
-    st.lists(conditions(), min_size=1, max_size=3).map(lambda parts: {"$and": parts}),
-    st.lists(conditions(), min_size=1, max_size=3).map(lambda parts: {"$or": parts}),
-    st.tuples(conditions(), st.lists(conditions(), min_size=2, max_size=2)).map(
-        lambda pair: {"$and": [pair[0], {"$or": pair[1]}]}
-    ),
-)
-directions = st.sampled_from([1, -1])
-keys = st.lists(st.tuples(paths, directions), min_size=1, max_size=3, unique_by=lambda part: part[0]).map(dict)
 indexes = st.lists(
     st.tuples(keys, st.booleans(), st.one_of(st.none(), conditions())), min_size=1, max_size=3,
     unique_by=lambda spec: str(spec[0]),
 )  # fmt: skip
-sorts = st.one_of(st.none(), keys)
 
 
 def _collection(given_rows: list[Document], specs: list[Any]) -> tuple[MemoryEngine, Collection]:
@@ -127,13 +76,6 @@ def _matcher(rule: Document) -> Any:
     return lambda raw: matches(decode(raw))
 
 
-def _run(engine: MemoryEngine, collection: Collection, wanted: Wanted) -> list[Document]:
-    with engine.snapshot() as snapshot:
-        planned = plan_find(collection, wanted, snapshot)
-        found = [row for batch in run_all(planned.root, snapshot, batch_rows=3) for row in batch.documents()]
-    return found
-
-
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=300)
 @given(rows, indexes, filters, sorts)
 def test_indexes_change_nothing(
@@ -143,13 +85,13 @@ def test_indexes_change_nothing(
     try:
         pattern = None if sort is None else parse_sort(sort)
         matcher = parse_filter(filter)
-        expected = _run(engine, collection, Wanted(matcher=matcher, sort=pattern, natural=1))
+        expected = run(engine, collection, Wanted(matcher=matcher, sort=pattern, natural=1))
     except MongoError:
         return
-    found = _run(engine, collection, Wanted(matcher=parse_filter(filter), sort=pattern))
+    found = run(engine, collection, Wanted(matcher=parse_filter(filter), sort=pattern))
     assert sorted(row["_id"] for row in found) == sorted(row["_id"] for row in expected)
     if pattern is not None:
         found_keys = [pattern.key(row) for row in found]
         assert all(not right < left for left, right in itertools.pairwise(found_keys))
-        limited = _run(engine, collection, Wanted(matcher=parse_filter(filter), sort=pattern, skip=1, limit=2))
+        limited = run(engine, collection, Wanted(matcher=parse_filter(filter), sort=pattern, skip=1, limit=2))
         assert [pattern.key(row) for row in limited] == found_keys[1:3]
