@@ -28,6 +28,7 @@ from .machine import memory_limit_mib
 from .operations import OperationRegistry
 from .parameters import Parameters, parameter_error
 from .sessions import SessionRegistry
+from .system_collections import open_system_collections
 from .topology import Topology
 from .users import UserStore
 from .write_gate import WriteGate
@@ -86,6 +87,7 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
         )
         _open_data(services, stack)
         await services.catalog.resume()
+        await open_system_collections(services)
         open_monitor(services)
         stack.push_async_callback(services.ttl.stop)
         housekeeping = asyncio.get_running_loop().create_task(_housekeeping(services))

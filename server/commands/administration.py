@@ -12,9 +12,10 @@ from ...common.errors import (
 )
 from ...common.limits import FEATURE_COMPATIBILITY_VERSION
 from ...common.values import Document, encode, is_string, type_name
-from ...storage.engine import Engine
+from ...storage.engine import Engine, Transaction
 from ..context import Context, Request
 from ..services import VERSION_KEY
+from ..system_collections import put_version
 from .arguments import Fields
 from .base import Command
 
@@ -124,7 +125,12 @@ class SetFeatureCompatibilityVersion(Command):
         services = context.services
         engine: Engine = services.engine
         stored = encode({"version": version})
-        await engine.write(lambda transaction: transaction.put("meta", VERSION_KEY, stored))
+
+        def work(transaction: Transaction) -> None:
+            transaction.put("meta", VERSION_KEY, stored)
+            put_version(services.catalog, transaction, version)
+
+        await engine.write(work)
         services.parameters.fill("featureCompatibilityVersion", {"version": version})
         return {}
 

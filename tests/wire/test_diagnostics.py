@@ -135,7 +135,7 @@ def test_counters_count(start_server: Callable[..., ServerProcess]) -> None:
         ({"setFeatureCompatibilityVersion": "9.9", "confirm": True}, 4926900),
         ({"setFeatureCompatibilityVersion": "8.2"}, 7369100),
         ({"mapReduce": "c"}, 115),
-        ({"filemd5": 1}, 238),
+        ({"configureQueryAnalyzer": 1}, 238),
         ({"commitTransaction": 1}, 125),
         ({"testClock": 1, "advanceMillis": 1}, 59),
         ({"dropDatabase": 1}, 20),
@@ -195,7 +195,7 @@ def test_sessions_expire_with_time(start_server: Callable[..., ServerProcess]) -
         wire.ask({"startSession": 1})
         before = wire.ask({"testClock": 1})["now"]
         after = wire.ask({"testClock": 1, "advanceMillis": 31 * 60_000})["now"]
-        assert int(after) == int(before) + 31 * 60_000
+        assert (after - before).total_seconds() == 31 * 60
         wire.ask({"refreshLogicalSessionCacheNow": 1})
         assert wire.ask({"serverStatus": 1})["logicalSessionRecordCache"]["activeSessionsCount"] == 0
 
