@@ -19,6 +19,7 @@ from ..kernels import key_of_id
 from ..storage.engine import Snapshot, Transaction
 from ..storage.errors import DuplicateKey as KeyTaken
 from ..storage.keys import after, number_key, number_of
+from .clustering import RECORD_ID_BYTES_MAX, check_record_id, refuse_number_twice
 from .collections import Collection
 from .index_entries import add_entry, bound_string, cut_high, cut_low, duplicate, entry_keys, move_entry, remove_entry
 from .index_specs import IndexSpec
@@ -82,9 +83,12 @@ def insert_many(transaction: Transaction, collection: Collection, raws: Iterable
             )
         if collection.clustered:
             record_key = _record_key(collection, raw)
+            if len(raw) > RECORD_ID_BYTES_MAX:
+                check_record_id(raw)
             try:
                 transaction.insert("records", prefix + record_key, raw)
             except KeyTaken:
+                refuse_number_twice(raw)
                 raise duplicate(
                     collection, IndexSpec.for_id(collection.options.get("collation")), record_key, raw
                 ) from None

@@ -17,6 +17,7 @@ from ...common.errors import (
     DuplicateKey,
     IndexNotFound,
     InvalidOptions,
+    Location,
     NamespaceNotFound,
     TypeMismatch,
 )
@@ -27,6 +28,7 @@ from ..operations import Operation
 from .arguments import Fields
 from .base import Command
 from .create_options import DOCUMENTS_MAX, SIZE_MAX
+from .indexes import clustered_name
 from .reading import check_collection_uuid
 from .timeseries_writes import index_for_view
 from .unique_conversion import cannot_convert, violations_of
@@ -304,6 +306,8 @@ class _Change:
     def _find_index(self, held: Collection, name: str | None, key: Document | None) -> IndexSpec:
         if name is not None:
             index = held.index(name)
+            if index is None and self._collection.clustered and name == clustered_name(self._collection):
+                raise Location(6011800, "The 'clusteredIndex' option does not support collMod of an index")
             if index is None:
                 raise IndexNotFound(f"cannot find index {name} for ns {self._collection.namespace}")
             return index

@@ -11,9 +11,9 @@ from ...common.errors import (
     AmbiguousIndexKeyPattern,
     BadValue,
     CommandNotSupportedOnView,
-    IllegalOperation,
     IndexNotFound,
     InvalidOptions,
+    Location,
     NamespaceNotFound,
     TypeMismatch,
 )
@@ -102,8 +102,6 @@ def _spec(row: Document, collection: Collection | None, *, ignore_unknown: bool)
 
 def _check_clustered(spec: IndexSpec, collection: Collection | None) -> None:
     if collection is None or not collection.clustered:
-        from ...common.errors import Location
-
         raise Location(6100904 if collection is None else 6243700, "Cannot create index with option 'clustered'")
 
 
@@ -236,14 +234,15 @@ def _names_to_drop(collection: Collection, wanted: Any, timeseries: Collection |
     for position, name in enumerate(names):
         index = collection.index(name) if name not in names[:position] else None
         if index is None:
-            if collection.clustered and timeseries is None and name == _clustered_name(collection):
-                raise IllegalOperation("Cannot drop the clustered index")
+            if collection.clustered and timeseries is None and name == clustered_name(collection):
+                raise Location(5979800, "It is illegal to drop the clusteredIndex")
             raise IndexNotFound(f"index not found with name [{name}]")
         _refuse_id(index)
     return names
 
 
-def _clustered_name(collection: Collection) -> str:
+def clustered_name(collection: Collection) -> str:
+    """What the order of storage is called among the indexes."""
     clustered = collection.options.get("clusteredIndex")
     return str(clustered.get("name", "_id_")) if isinstance(clustered, dict) else "_id_"
 
@@ -257,6 +256,8 @@ def _by_key(collection: Collection, key: Document, timeseries: Collection | None
         ]
     else:
         found = [index for index in collection.indexes if equal(index.key, key)]
+        if not found and collection.clustered and is_id_key(key):
+            raise Location(5979800, "It is illegal to drop the clusteredIndex")
     if not found:
         raise IndexNotFound(f"can't find index with key: {value_text(key)}")
     if len(found) > 1:
