@@ -8,10 +8,10 @@ from typing import Final
 from bson import ObjectId
 
 from ..catalog.collections import Collection
+from ..common.display import value_text
 from ..ttl.monitor import TtlMonitor, TtlSettings
 from ..ttl.rules import Lifetime
 from .context import Services
-from .parameters import Parameters
 
 _HEARD: Final = ("ttlMonitorSleepSecs", "ttlMonitorEnabled")
 
@@ -28,7 +28,7 @@ def open_monitor(services: Services) -> None:
         services.engine,
         services.catalog,
         services.clock,
-        partial(_settings, services.parameters),
+        partial(_settings, services),
         services.logger,
         on_buckets_removed=forget,
         watch=partial(_watch, services),
@@ -41,7 +41,8 @@ def open_monitor(services: Services) -> None:
     monitor.start()
 
 
-def _settings(parameters: Parameters) -> TtlSettings:
+def _settings(services: Services) -> TtlSettings:
+    parameters = services.parameters
     return TtlSettings(
         enabled=parameters["ttlMonitorEnabled"],
         sleep_seconds=parameters["ttlMonitorSleepSecs"],
@@ -49,6 +50,8 @@ def _settings(parameters: Parameters) -> TtlSettings:
         batch_deletes=parameters["ttlMonitorBatchDeletes"],
         target_documents=parameters["ttlIndexDeleteTargetDocs"],
         target_ms=parameters["ttlIndexDeleteTargetTimeMS"],
+        low_priority_sub_passes=parameters["ttlCollLowPrioritySubpassLimit"],
+        slow_ms=services.slow_ms,
     )
 
 
@@ -61,10 +64,10 @@ def _watch(services: Services, lifetime: Lifetime) -> Iterator[Callable[[], bool
     operation.writes = True
     operation.database = lifetime.collection.namespace.database
     operation.namespace = str(lifetime.collection.namespace)
-    operation.command = {"q": {}, "limit": 0}
-    if lifetime.index is not None:
-        operation.plan_summary = "IXSCAN"
-        operation.command["hint"] = lifetime.index.key
+    operation.command = {"q": lifetime.query(services.clock.now_ms()), "limit": 0}
+    operation.plan_summary = (
+        "CLUSTERED_IXSCAN" if lifetime.index is None else f"IXSCAN {value_text(lifetime.index.key)}"
+    )
     try:
         yield lambda: not operation.killed
     finally:

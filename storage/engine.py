@@ -74,6 +74,10 @@ class Engine(ABC):
         time share one commit.
         """
 
+    async def write_beside(self, work: Callable[[Transaction], Result]) -> Result:
+        """The same for work that can wait: it joins the commit of others, as long as there are any, and asks for none."""
+        return await self.write(work)
+
     @abstractmethod
     def size_bytes(self) -> int:
         """Bytes that the store takes on disk."""

@@ -171,6 +171,10 @@ class LmdbEngine(Engine):
         """See `Engine.write`."""
         return cast(Result, await self.writer.write(work))
 
+    async def write_beside(self, work: Callable[[Transaction], Result]) -> Result:
+        """See `Engine.write_beside`."""
+        return cast(Result, await self.writer.write_beside(work))
+
     def write_blocking(self, work: Callable[[Transaction], Result]) -> Result:
         """The same for a thread without an event loop (start-up, offline tools)."""
         return cast(Result, self.writer.write_blocking(work))

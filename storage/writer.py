@@ -19,6 +19,10 @@ from .errors import StorageError
 
 GROUP_WORKS_MAX: Final = 1000
 GROUP_SECONDS_MAX: Final = 0.05
+PATIENCE_SECONDS: Final = 0.02
+"""So long work that can wait waits for other work to share a commit with."""
+QUIET_SECONDS: Final = 0.1
+"""Where nobody has written for so long, nobody is waited for."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +52,8 @@ class Writer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._patient: list[Work] = []
+        self._last_write = float("-inf")
         self._closed = False
         self.commits = 0
         """Groups committed since the start."""
@@ -62,7 +68,33 @@ class Writer:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
         self._queue.put(Work(closure, done, loop))
+        self._last_write = loop.time()
+        if self._patient:
+            for work in self._patient:
+                self._queue.put(work)
+            self._patient.clear()
         return await done
+
+    async def write_beside(self, closure: Callable[[Transaction], Any]) -> Any:
+        """The same for a closure that can wait: it goes with the next one, or by itself where none comes soon.
+
+        A commit of its own would be one more that somebody has to wait for who comes while it runs.
+        """
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        work = Work(closure, loop.create_future(), loop)
+        if loop.time() - self._last_write > QUIET_SECONDS:
+            self._queue.put(work)
+        else:
+            self._patient.append(work)
+            loop.call_later(PATIENCE_SECONDS, self._hurry, work)
+        assert work.done is not None
+        return await work.done
+
+    def _hurry(self, work: Work) -> None:
+        if any(waiting is work for waiting in self._patient):
+            self._patient = [waiting for waiting in self._patient if waiting is not work]
+            self._queue.put(work)
 
     def write_blocking(self, closure: Callable[[Transaction], Any]) -> Any:
         """The same for a thread without an event loop."""

@@ -5,12 +5,16 @@ sub-pass visits every lifetime in turn; a visit ends when nothing is left or its
 more are visited again, round after round, until the sub-pass has taken its time. A pass ends with the sub-pass that
 leaves nothing. Each deletion is a short transaction of its own, so that whoever writes meanwhile waits for one of them at
 most, and a crash between two loses nothing but the deletions that were still to come.
+
+Deletions have a low priority: they share the commits of other writers instead of asking for their own. A collection that
+several sub-passes in a row could not finish is cleaned with the priority of everybody else.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bson import Int64, ObjectId
@@ -26,9 +30,9 @@ from .rules import Lifetime, bucket_id_of, lifetimes_of
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-SLICE_DOCUMENTS_MAX: Final = 100
+SLICE_DOCUMENTS_MAX: Final = 200
 """As many documents go in one transaction; so many that a commit pays, so few that no other writer waits long."""
-SLICE_SECONDS_MAX: Final = 0.02
+SLICE_SECONDS_MAX: Final = 0.005
 """A transaction ends after this long with fewer."""
 
 BucketsRemoved = Callable[[Collection, Sequence[ObjectId]], object]
@@ -46,6 +50,10 @@ class TtlSettings:
     batch_deletes: bool = True
     target_documents: int = 50_000
     target_ms: int = 1000
+    low_priority_sub_passes: int = 4
+    """So many sub-passes may leave a collection unfinished before its priority is raised."""
+    slow_ms: int = 100
+    """A visit that takes as long is logged."""
 
 
 @dataclass(slots=True)
@@ -67,6 +75,8 @@ class TtlCounters:
     passes: int = 0
     sub_passes: int = 0
     invalid_index_skips: int = 0
+    raised_priorities: int = 0
+    """Collections of sub-passes, that is, whose priority was raised."""
 
 
 @dataclass(slots=True)
@@ -114,6 +124,7 @@ class TtlMonitor:
         self._task: asyncio.Task[None] | None = None
         self._slept_from_ms = clock.elapsed_ms()
         self._waiting: list[asyncio.Future[None]] = []
+        self._told: set[int] = set()
         self.counters = TtlCounters()
 
     def start(self) -> None:
@@ -143,7 +154,7 @@ class TtlMonitor:
     def metrics(self) -> Document:
         """`metrics.ttl` of serverStatus."""
         return {
-            "collSubpassesIncreasedPriority": Int64(0),
+            "collSubpassesIncreasedPriority": Int64(self.counters.raised_priorities),
             "deletedDocuments": Int64(self.counters.deleted_documents),
             "invalidTTLIndexSkips": Int64(self.counters.invalid_index_skips),
             "passes": Int64(self.counters.passes),
@@ -156,8 +167,9 @@ class TtlMonitor:
             started = self._clock.monotonic()
             report = PassReport()
             more = True
+            behind: dict[int, int] = {}
             while more and self._may_go_on():
-                more = await self._sub_pass(report)
+                more = await self._sub_pass(report, behind)
                 report.sub_passes += 1
                 self.counters.sub_passes += 1
             self.counters.passes += report.sub_passes > 0
@@ -210,20 +222,30 @@ class TtlMonitor:
     def _may_go_on(self) -> bool:
         return self._settings().enabled and not self._locked()
 
-    async def _sub_pass(self, report: PassReport) -> bool:
-        """Visit every lifetime, again and again where there is more; True where time ended it."""
+    async def _sub_pass(self, report: PassReport, behind: dict[int, int]) -> bool:
+        """Visit every lifetime, again and again where there is more; True where time ended it.
+
+        `behind` counts, by the number of a collection, how many sub-passes in a row have left something of it.
+        """
         started = self._clock.monotonic()
         lifetimes = self._lifetimes()
+        limit = self._settings().low_priority_sub_passes
+        raised = {number for lifetime in lifetimes if behind.get(number := lifetime.collection.id, 0) >= limit}
+        self.counters.raised_priorities += len(raised)
         while lifetimes:
             unfinished = []
             for lifetime in lifetimes:
                 if not self._may_go_on():
                     return False
-                if await self._visit(lifetime, report):
+                if await self._visit(lifetime, report, hurry=lifetime.collection.id in raised):
                     unfinished.append(lifetime)
             lifetimes = unfinished
             if self._clock.monotonic() - started >= self._settings().sub_pass_seconds:
                 break
+        left = {lifetime.collection.id for lifetime in lifetimes}
+        counts = {number: behind.get(number, 0) + 1 for number in left}
+        behind.clear()
+        behind.update(counts)
         return bool(lifetimes)
 
     def _lifetimes(self) -> list[Lifetime]:
@@ -233,24 +255,32 @@ class TtlMonitor:
             found += lifetimes.valid
             for index in lifetimes.invalid:
                 self.counters.invalid_index_skips += 1
-                self._logger.warning(
-                    "Nothing expires by this TTL index",
-                    component="INDEX",
-                    ctx="TTLMonitor",
-                    namespace=str(collection.namespace),
-                    index=index.name,
-                )
+                if index.id not in self._told:
+                    self._told.add(index.id)
+                    self._logger.warning(
+                        "Nothing expires by this TTL index",
+                        component="INDEX",
+                        ctx="TTLMonitor",
+                        namespace=str(collection.namespace),
+                        index=index.name,
+                    )
         return found
 
-    async def _visit(self, lifetime: Lifetime, report: PassReport) -> bool:
+    async def _visit(self, lifetime: Lifetime, report: PassReport, *, hurry: bool) -> bool:
         """Delete what has expired by one lifetime, up to the targets; True where there is more."""
         started = self._clock.monotonic()
         now_ms = self._clock.now_ms()
+        names = _names_of(lifetime)
         count = 0
+        self._logger.debug("Running TTL job", component="INDEX", ctx="TTLMonitor", **names)
         try:
             with self._watch(lifetime) as wanted:
                 while self._may_go_on() and wanted():
-                    removed = await self._engine.write(lambda transaction: self._remove(transaction, lifetime, now_ms))
+                    lifetime = self._renamed(lifetime)
+                    # Where the clock was set back meanwhile, less has expired.
+                    now_ms = min(now_ms, self._clock.now_ms())
+                    write = self._engine.write if hurry else self._engine.write_beside
+                    removed = await write(partial(self._remove, planned=lifetime, now_ms=now_ms))
                     count += removed.count
                     self._note(lifetime.collection, removed, report)
                     if not removed.more:
@@ -266,14 +296,35 @@ class TtlMonitor:
             # One collection that cannot be cleaned does not keep the others from it.
             report.errors += 1
             self._logger.error(
-                "Error deleting expired documents",
+                "Error running TTL job on collection",
                 component="INDEX",
                 ctx="TTLMonitor",
-                namespace=str(lifetime.collection.namespace),
-                index=None if lifetime.index is None else lifetime.index.name,
+                id=5400703,
                 exc_info=error,
+                **names,
             )
             return False
+        finally:
+            duration_ms = int((self._clock.monotonic() - started) * 1000)
+            if count and duration_ms >= self._settings().slow_ms:
+                self._logger.info(
+                    "Deleted expired documents using "
+                    + ("clustered index scan" if lifetime.index is None else "index"),
+                    component="INDEX",
+                    ctx="TTLMonitor",
+                    id=5400702 if lifetime.index is None else 5479200,
+                    numDeleted=count,
+                    durationMillis=duration_ms,
+                    **names,
+                )
+
+    def _renamed(self, lifetime: Lifetime) -> Lifetime:
+        """The lifetime under the name that its collection has now."""
+        planned = lifetime.collection
+        current = self._catalog.get(planned.namespace)
+        if current is None or current.id != planned.id:
+            current = next((one for one in self._catalog.all_collections() if one.id == planned.id), None)
+        return lifetime if current is None else replace(lifetime, collection=current)
 
     def _note(self, collection: Collection, removed: _Slice, report: PassReport) -> None:
         if collection.is_buckets:
@@ -284,7 +335,7 @@ class TtlMonitor:
         if removed.buckets:
             self._on_buckets_removed(collection, removed.buckets)
 
-    def _remove(self, transaction: Transaction, planned: Lifetime, now_ms: int) -> _Slice:
+    def _remove(self, transaction: Transaction, *, planned: Lifetime, now_ms: int) -> _Slice:
         """One transaction's worth of deletions, by the collection as it is now; runs on the writer's thread."""
         nothing = _Slice(0, [], more=False)
         collection = self._catalog.collection_in(transaction, planned.collection.namespace)
@@ -312,3 +363,10 @@ class TtlMonitor:
                 return _Slice(count, buckets, more=True)
         # Entries without a document, should there be any, are no reason to begin again.
         return _Slice(count, buckets, more=count > 0 and len(record_keys) == SLICE_DOCUMENTS_MAX)
+
+
+def _names_of(lifetime: Lifetime) -> dict[str, str]:
+    names = {"namespace": str(lifetime.collection.namespace)}
+    if lifetime.index is not None:
+        names["index"] = lifetime.index.name
+    return names

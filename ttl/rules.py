@@ -18,12 +18,14 @@ from ..catalog.index_options import TTL_SECONDS_MAX
 from ..catalog.index_specs import IndexSpec
 from ..catalog.timeseries_options import EXTENDED_RANGE
 from ..common.numbers import is_number
-from ..common.values import encode
+from ..common.values import Document, encode
 from ..kernels import key_of_id
 from ..storage.engine import Snapshot
 from ..storage.keys import after
 
 _DATE_MS_MIN: Final = -(2**63)
+_SHOWN_MS_MIN: Final = -62_135_596_800_000
+"""The year 1: no driver shows an earlier one."""
 _OBJECT_ID_SECONDS_MAX: Final = 2**32 - 1
 
 
@@ -50,6 +52,15 @@ class Lifetime:
     def cut_ms(self, now_ms: int) -> int:
         """What bears this date, or an earlier one, has expired."""
         return now_ms - self.seconds * 1000 - self.span_ms
+
+    def query(self, now_ms: int) -> Document:
+        """The filter of what has expired, for people to read."""
+        cut: Any = DatetimeMS(max(self.cut_ms(now_ms), _SHOWN_MS_MIN))
+        if self.index is not None:
+            return {self.index.paths[0]: {"$lte": cut}}
+        if self.collection.is_buckets:
+            cut = ObjectId(min(max(int(cut) // 1000, 0), _OBJECT_ID_SECONDS_MAX).to_bytes(4, "big") + b"\xff" * 8)
+        return {"_id": {"$lte": cut}}
 
     def expired(self, snapshot: Snapshot, cut_ms: int) -> Iterator[bytes]:
         """Record keys of what has expired, the oldest first; one of several dates may name a record again."""

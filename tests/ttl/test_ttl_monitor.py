@@ -33,6 +33,7 @@ from support.memory_engine import MemoryEngine
 NOW_MS = 1_700_000_000_000
 THINGS = Namespace("test", "things")
 OTHERS = Namespace("test", "others")
+MANY = 5 * SLICE_DOCUMENTS_MAX // 2
 _serial = itertools.count(1)
 
 
@@ -200,11 +201,11 @@ async def test_targets_end_visits_and_sub_passes_until_nothing_is_left(lab: Lab)
     await lab.catalog.create(OTHERS, {})
     for namespace in (THINGS, OTHERS):
         await lab.catalog.create_indexes(namespace, [ttl_index("at", 0)])
-        await lab.insert(*({"_id": number, "at": date(number)} for number in range(250)), into=namespace)
+        await lab.insert(*({"_id": number, "at": date(number)} for number in range(MANY)), into=namespace)
     lab.settings = TtlSettings(target_documents=SLICE_DOCUMENTS_MAX, sub_pass_seconds=0)
     report = await lab.monitor.run_pass()
     assert (lab.left(), lab.left(OTHERS)) == ([], [])
-    assert report.deleted_documents == 500
+    assert report.deleted_documents == 2 * MANY
     assert report.sub_passes >= 3
     # Every collection has its turn before one of them has a second.
     assert {visit.collection.namespace for visit in lab.visits[:2]} == {THINGS, OTHERS}
@@ -212,18 +213,18 @@ async def test_targets_end_visits_and_sub_passes_until_nothing_is_left(lab: Lab)
 
 async def test_the_oldest_go_first(lab: Lab) -> None:
     await lab.catalog.create_indexes(THINGS, [ttl_index("at", 0, -1)])
-    await lab.insert(*({"_id": number, "at": date(1000 - number)} for number in range(150)))
+    await lab.insert(*({"_id": number, "at": date(MANY - number)} for number in range(MANY)))
     lab.settings = TtlSettings(target_documents=1)
     seen: list[int] = []
 
     def locked() -> bool:
         seen.append(len(lab.left()))
-        return len(lab.left()) < 150
+        return len(lab.left()) < MANY
 
     lab.monitor._locked = locked
     await lab.monitor.run_pass()
     left = lab.left()
-    assert 0 < len(left) < 150
+    assert 0 < len(left) < MANY
     assert left == list(range(len(left)))
 
 
