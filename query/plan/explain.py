@@ -131,6 +131,7 @@ def _operand(name: str, operand: Any) -> Any:
     if name == "$type":
         return "?"
     if name in ("$in", "$nin") and isinstance(operand, list):
+        # The parser keeps each value once, and how many there are does not count, except that one is an equality.
         shapes = [_shape(item) for item in operand]
         return [shape for at, shape in enumerate(shapes) if shape not in shapes[:at]]
     return _shape(operand)

@@ -146,11 +146,11 @@ class Modify(PassThrough):
         """See `PlanNode.describe_stats`."""
         if self.stage == "UPDATE":
             return {
-                "nMatched": Int64(self._rows),
-                "nWouldModify": Int64(self._rows),
-                "nWouldUpsert": Int64(0),
+                "nMatched": self._rows,
+                "nWouldModify": self._rows,
+                "nWouldUpsert": 0,
             }
-        return {"nWouldDelete": Int64(self._rows)}
+        return {"nWouldDelete": self._rows}
 
 
 async def explain_read(context: Context, request: Request, read: Read, verbosity: str, command: Document) -> Document:

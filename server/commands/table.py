@@ -19,7 +19,7 @@ from .bulk_write import BulkWrite
 from .capping import CloneCollectionAsCapped, ConvertToCapped
 from .cluster_parameters import GetClusterParameter, SetClusterParameter
 from .collection_changes import CollMod
-from .collection_stats import CollStats, Validate
+from .collection_stats import CollStats
 from .collections import Create, Drop, ListCollections, RenameCollection
 from .compaction import AutoCompact, Compact
 from .cursors import GetMore, KillCursors
@@ -82,6 +82,7 @@ from .users import (
     UpdateUser,
     UsersInfo,
 )
+from .validation import ReIndex, Validate
 
 
 def table_of(*commands: Command) -> Mapping[str, Command]:
@@ -171,6 +172,7 @@ COMMANDS: Final = table_of(
     ReapLogicalSessionCacheNow(),
     RefreshLogicalSessionCacheNow(),
     RefreshSessions(),
+    ReIndex(),
     RenameCollection(),
     RevokeRolesFromUser(),
     RotateCertificates(),
