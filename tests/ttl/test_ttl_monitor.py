@@ -206,7 +206,7 @@ async def test_targets_end_visits_and_sub_passes_until_nothing_is_left(lab: Lab)
     report = await lab.monitor.run_pass()
     assert (lab.left(), lab.left(OTHERS)) == ([], [])
     assert report.deleted_documents == 2 * MANY
-    assert report.sub_passes >= 3
+    assert report.sub_passes >= 2
     # Every collection has its turn before one of them has a second.
     assert {visit.collection.namespace for visit in lab.visits[:2]} == {THINGS, OTHERS}
 
