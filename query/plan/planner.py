@@ -5,82 +5,39 @@ one with the fewest entries within its bounds wins (counted up to a limit), a so
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from bson import MaxKey, MinKey, Regex
+from bson import Regex
 
 from ...catalog import documents
 from ...catalog.collections import Collection
 from ...catalog.documents import collated_key_string
 from ...catalog.index_specs import IndexSpec
-from ...common.collation import Collation
 from ...common.errors import BadValue, Location, NoQueryExecutionPlans
 from ...common.values import Document
 from ...storage.engine import Snapshot
 from ...storage.keys import after
 from ..match.base import AlwaysFalse, AlwaysTrue, MatchNode
-from ..match.comparison import Comparison, In
-from ..match.elements import Exists
+from ..match.comparison import Comparison
 from ..match.geo import GeoNear
-from ..match.internal import InternalComparison
-from ..match.logical import And, Or
-from ..match.parse import parse_filter
+from ..match.logical import Or
 from ..match.text import TextMatch
-from ..projection import Projection
-from ..sort import SortPattern
-from .bounds import BoundsMaker, IndexBounds, same_value
+from .bounds import BoundsMaker, same_value
+from .candidates import alternatives, candidate_of, candidates, scan_of, sort_by, usable
 from .geo_bounds import can_be_near
+from .implication import implies
 from .near import NearScan
 from .nodes import PlanNode
+from .recheck import needs_index
 from .scans import CollectionScan, Eof, Fetch, IdHack, IndexScan
-from .scans import Or as OrNode
 from .shaping import Limit, Project, ReturnKey, ShowRecordId, Skip, Sort
-from .special_bounds import makers, usable_without_bounds
+from .special_bounds import usable_without_bounds
 from .text import text_index, text_plan
 from .union import Union
-
-TRIAL_ENTRIES: Final = 1000
-
-
-@dataclass(slots=True, kw_only=True)
-class Wanted:
-    """What a plan is asked for, parsed."""
-
-    matcher: MatchNode = field(default_factory=AlwaysTrue)
-    sort: SortPattern | None = None
-    natural: int = 0
-    """1 or -1 where the order of storage was asked for."""
-    skip: int = 0
-    limit: int = 0
-    projection: Projection | None = None
-    projection_spec: Document | None = None
-    """The projection as it was asked for; part of the shape of a query."""
-    allowed: tuple[str | Document, ...] | None = None
-    """Names and key patterns of the only indexes that may be used, where an index filter says so."""
-    hint: str | Document | None = None
-    collation: Collation | None = None
-    min: Document | None = None
-    max: Document | None = None
-    show_record_id: bool = False
-    return_key: bool = False
-    tailable: bool = False
-
-
-@dataclass(slots=True)
-class Candidate:
-    """An index that could be read."""
-
-    index: IndexSpec
-    bounds: IndexBounds
-    sorts: bool
-    reverse: bool
-    entries: int = 0
-
-    def cost(self) -> tuple[int, int, int]:
-        """Fewer is better."""
-        return (self.entries + (0 if self.sorts else self.entries // 2 + 1), -self.bounds.prefix_points, self.index.id)
+from .wanted import Wanted as Wanted
+from .wanted import all_of, collation_document, conjuncts
 
 
 @dataclass(slots=True)
@@ -110,7 +67,7 @@ def plan_find(collection: Collection | None, wanted: Wanted, snapshot: Snapshot)
         return Planned(_shaped(source, wanted, sorted_already=wanted.sort is None), [])
     if collection is None or isinstance(wanted.matcher, AlwaysFalse):
         return Planned(_shaped(Eof(), wanted, sorted_already=True), [])
-    near = next((one for one in _conjuncts(wanted.matcher) if isinstance(one, GeoNear)), None)
+    near = next((one for one in conjuncts(wanted.matcher) if isinstance(one, GeoNear)), None)
     if near is not None:
         return Planned(_shaped(_near(collection, near, wanted), wanted, sorted_already=wanted.sort is None), [])
     rows_hint = _rows_hint(wanted)
@@ -126,17 +83,20 @@ def plan_find(collection: Collection | None, wanted: Wanted, snapshot: Snapshot)
             rest = _without_id(wanted.matcher)
             return Planned(_shaped(IdHack(collection, identity.value, rest), wanted, sorted_already=True), [])
         indexes = _allowed(collection, wanted)
-        plans = _candidates(collection, wanted, snapshot, indexes)
+        plans = candidates(collection, wanted, snapshot, indexes)
         if plans:
             best, *others = plans
             rejected = [
-                _shaped(_scan(collection, other, wanted, None), wanted, sorted_already=other.sorts) for other in others
+                _shaped(scan_of(collection, other, wanted, None), wanted, sorted_already=other.sorts)
+                for other in others
             ]
             hint = rows_hint if best.sorts or wanted.sort is None else None
-            return Planned(_shaped(_scan(collection, best, wanted, hint), wanted, sorted_already=best.sorts), rejected)
-        alternatives = _alternatives(collection, wanted, snapshot, indexes)
-        if alternatives is not None:
-            return Planned(_shaped(alternatives, wanted, sorted_already=wanted.sort is None), [])
+            return Planned(
+                _shaped(scan_of(collection, best, wanted, hint), wanted, sorted_already=best.sorts), rejected
+            )
+        either = alternatives(collection, wanted, snapshot, indexes)
+        if either is not None:
+            return Planned(_shaped(either, wanted, sorted_already=wanted.sort is None), [])
     elif chosen is not None:
         return Planned(_by_hint(collection, chosen, wanted, snapshot, rows_hint), [])
     return Planned(_collection_scan(collection, wanted, rows_hint), [])
@@ -160,25 +120,31 @@ def _text(collection: Collection, index: IndexSpec, text: TextMatch, wanted: Wan
         raise BadValue("text and hint not allowed in same query")
     if wanted.natural:
         raise BadValue("text expression not allowed in same query with $natural sort order")
-    conjuncts = _conjuncts(wanted.matcher)
-    if any(one is text for one in conjuncts):
-        rest = [one for one in conjuncts if one is not text]
-        return text_plan(collection, index, text, rest, _and(rest))
-    either = next((one for one in conjuncts if isinstance(one, Or) and _text_of(one) is not None), None)
+    predicates = conjuncts(wanted.matcher)
+    partial = index.partial_filter
+    if partial is not None and not implies(predicates, partial, index.collation):
+        raise NoQueryExecutionPlans(
+            f"error processing query: ns={collection.namespace} :: caused by :: failed to use text index to satisfy $text "
+            "query (the index is partial, and the query may match more)"
+        )
+    if any(one is text for one in predicates):
+        rest = [one for one in predicates if one is not text]
+        return text_plan(collection, index, text, rest, all_of(rest))
+    either = next((one for one in predicates if isinstance(one, Or) and _text_of(one) is not None), None)
     sources: list[PlanNode] = []
     for branch in () if either is None else either.children():
         of_branch = Wanted(matcher=branch, collation=wanted.collation)
         if _text_of(branch) is not None:
             sources.append(_text(collection, index, text, of_branch, snapshot))
             continue
-        found = _candidates(collection, of_branch, snapshot, collection.indexes)
+        found = candidates(collection, of_branch, snapshot, collection.indexes)
         if not found:
             break
-        sources.append(_scan(collection, found[0], of_branch, None))
+        sources.append(scan_of(collection, found[0], of_branch, None))
     else:
         if sources:
-            rest = [one for one in conjuncts if one is not either]
-            return Union(sources, _and(rest))
+            rest = [one for one in predicates if one is not either]
+            return Union(sources, all_of(rest))
     raise NoQueryExecutionPlans(
         f"error processing query: ns={collection.namespace} :: caused by :: failed to use text index to satisfy $text query"
     )
@@ -191,11 +157,11 @@ def _near(collection: Collection, near: GeoNear, wanted: Wanted) -> PlanNode:
         NoQueryExecutionPlans: no index can be searched so.
     """
     hinted = _hinted(collection, wanted)
-    conjuncts = _conjuncts(wanted.matcher)
-    rest = [one for one in conjuncts if one is not near]
+    predicates = conjuncts(wanted.matcher)
+    rest = [one for one in predicates if one is not near]
     for index in collection.indexes if hinted is None else (hinted,):
-        if can_be_near(index, near) and _usable(index, rest, wanted):
-            scan = NearScan(collection, index, near, _and(rest), _collation_document(wanted), rest)
+        if can_be_near(index, near) and usable(index, rest, wanted):
+            scan = NearScan(collection, index, near, all_of(rest), collation_document(wanted), rest)
             if scan.usable():
                 scan.check_point()
                 return scan
@@ -214,22 +180,22 @@ def _by_hint(
         NoQueryExecutionPlans: an index of its kind says nothing about the filter.
     """
     if index.kind == "btree":
-        found = [_candidate(index, BoundsMaker(index, _collation_document(wanted)), wanted)]
+        found = [candidate_of(index, BoundsMaker(index, collation_document(wanted)), wanted)]
     else:
-        found = _candidates(collection, wanted, snapshot, [index])
+        found = candidates(collection, wanted, snapshot, [index])
     if not found:
-        alternatives = _alternatives(collection, wanted, snapshot, [index])
-        if alternatives is not None:
-            return _shaped(alternatives, wanted, sorted_already=wanted.sort is None)
+        either = alternatives(collection, wanted, snapshot, [index])
+        if either is not None:
+            return _shaped(either, wanted, sorted_already=wanted.sort is None)
         if not usable_without_bounds(index):
             raise NoQueryExecutionPlans(
                 f"error processing query: ns={collection.namespace} :: caused by :: planner returned error: "
                 "hinted index cannot be used for this query"
             )
-        found = [_candidate(index, BoundsMaker(index, None), Wanted(matcher=AlwaysTrue(), sort=wanted.sort))]
+        found = [candidate_of(index, BoundsMaker(index, None), Wanted(matcher=AlwaysTrue(), sort=wanted.sort))]
     best = found[0]
     hint = rows_hint if best.sorts or wanted.sort is None else None
-    return _shaped(_scan(collection, best, wanted, hint), wanted, sorted_already=best.sorts)
+    return _shaped(scan_of(collection, best, wanted, hint), wanted, sorted_already=best.sorts)
 
 
 def _allowed(collection: Collection, wanted: Wanted) -> Sequence[IndexSpec]:
@@ -265,13 +231,15 @@ def id_equality(collection: Collection, wanted: Wanted) -> Identity | None:
     """The `_id` that the filter asks for; None where it asks for no single one, or another way of reading is wanted."""
     if wanted.hint is not None or wanted.natural or wanted.min is not None or wanted.max is not None:
         return None
-    for predicate in _conjuncts(wanted.matcher):
+    if needs_index(wanted.matcher):
+        return None
+    for predicate in conjuncts(wanted.matcher):
         if isinstance(predicate, Comparison) and predicate.path == "_id" and predicate.operator == "$eq":
             value = predicate.value
             if isinstance(value, list | Regex) or value is None:
                 return None
             stored = collection.collation
-            same = (None if stored is None else stored.to_document()) == _collation_document(wanted)
+            same = (None if stored is None else stored.to_document()) == collation_document(wanted)
             return None if isinstance(value, str | dict) and not same else Identity(value)
     return None
 
@@ -283,10 +251,12 @@ def quick_index(collection: Collection, wanted: Wanted, snapshot: Snapshot) -> b
     """Whether an index leads to what is wanted over a few entries, so that finding it takes no time to speak of."""
     if wanted.hint is not None or wanted.natural or wanted.min is not None or wanted.max is not None:
         return False
+    if needs_index(wanted.matcher):
+        return False
     for index in _allowed(collection, wanted):
-        if index.kind != "btree" or not _usable(index, _conjuncts(wanted.matcher), wanted):
+        if index.kind != "btree" or not usable(index, conjuncts(wanted.matcher), wanted):
             continue
-        bounds = BoundsMaker(index, _collation_document(wanted)).make(_conjuncts(wanted.matcher))
+        bounds = BoundsMaker(index, collation_document(wanted)).make(conjuncts(wanted.matcher))
         if bounds.fields[0].unbounded or len(bounds.ranges) > QUICK_ENTRIES:
             continue
         left = QUICK_ENTRIES
@@ -302,221 +272,11 @@ def quick_index(collection: Collection, wanted: Wanted, snapshot: Snapshot) -> b
 def _without_id(matcher: MatchNode) -> MatchNode:
     rest = [
         predicate
-        for predicate in _conjuncts(matcher)
+        for predicate in conjuncts(matcher)
         if not (isinstance(predicate, Comparison) and predicate.path == "_id" and predicate.operator == "$eq")
     ]
-    ids = len(_conjuncts(matcher)) - len(rest)
-    return matcher if ids > 1 else _and(rest)
-
-
-def _conjuncts(matcher: MatchNode) -> Sequence[MatchNode]:
-    if isinstance(matcher, And):
-        return [conjunct for child in matcher.children() for conjunct in _conjuncts(child)]
-    return () if isinstance(matcher, AlwaysTrue) else (matcher,)
-
-
-def _and(nodes: Sequence[MatchNode]) -> MatchNode:
-    if not nodes:
-        return AlwaysTrue()
-    return nodes[0] if len(nodes) == 1 else And(nodes)
-
-
-def _collation_document(wanted: Wanted) -> Document | None:
-    return None if wanted.collation is None else wanted.collation.to_document()
-
-
-def _usable(index: IndexSpec, predicates: Sequence[MatchNode], wanted: Wanted) -> bool:
-    """Whether the index holds everything that the filter can match."""
-    if index.hidden or index.building:
-        return False
-    if (
-        index.sparse
-        and index.kind in ("btree", "hashed")
-        and not any(_wants_field(predicate, index.paths) for predicate in predicates)
-    ):
-        return False
-    partial = index.partial_filter
-    return partial is None or _implies(predicates, partial, index.collation)
-
-
-def _wants_field(predicate: MatchNode, paths: Sequence[str]) -> bool:
-    """Whether the predicate fails for documents without the field, and the field is one of these."""
-    match predicate:
-        case Exists():
-            return predicate.path in paths
-        case Comparison():
-            return predicate.path in paths and not (
-                predicate.value is None or isinstance(predicate.value, MinKey | MaxKey)
-            )
-        case In():
-            return predicate.path in paths and not any(value is None for value in predicate.values)
-    return False
-
-
-def _implies(predicates: Sequence[MatchNode], partial: Document, collation: Collation | None) -> bool:
-    """Whether every document that satisfies the predicates is in the partial index."""
-    return all(
-        any(_implies_one(given, needed) for given in predicates)
-        for needed in _conjuncts(parse_filter(partial, collator=collation))
-    )
-
-
-def _implies_one(given: MatchNode, needed: MatchNode) -> bool:
-    if given.serialize() == needed.serialize() and type(given) is type(needed):
-        return True
-    if isinstance(given, In) and given.values and not given.regexes:
-        return all(_implies_one(Comparison(given.path, "$eq", value), needed) for value in given.values)
-    if isinstance(needed, InternalComparison):
-        return _implies_internal(given, needed)
-    if isinstance(given, Or):
-        return all(_implies_one(branch, needed) for branch in given.children())
-    if not isinstance(given, Comparison):
-        return False
-    if isinstance(needed, Exists):
-        return needed.path == given.path and given.value is not None
-    if isinstance(needed, In):
-        return (
-            needed.path == given.path
-            and given.operator == "$eq"
-            and any(same_value(given.value, value) for value in needed.values)
-        )
-    if not isinstance(needed, Comparison) or needed.path != given.path:
-        return False
-    if given.operator == "$eq":
-        return needed.compile()(_as_document(given.path, given.value))
-    same_direction = given.operator[:3] == needed.operator[:3] and given.operator != "$eq" != needed.operator
-    if not same_direction:
-        return False
-    if same_value(given.value, needed.value):
-        return not (given.operator.endswith("e") and not needed.operator.endswith("e"))
-    return needed.compile()(_as_document(given.path, given.value))
-
-
-def _implies_internal(given: MatchNode, needed: InternalComparison) -> bool:
-    """The same for what is needed in the order of all types."""
-    if not isinstance(given, Comparison | InternalComparison) or given.path != needed.path or given.value is None:
-        return False
-    operator = given.operator if isinstance(given, Comparison) else given.plain_operator
-    wanted = needed.plain_operator
-    if operator == "$eq":
-        return needed.value_test()(given.value)
-    if operator[:3] != wanted[:3] or wanted == "$eq":
-        return False
-    if same_value(given.value, needed.value):
-        return not (operator.endswith("e") and not wanted.endswith("e"))
-    return needed.value_test()(given.value)
-
-
-def _as_document(path: str, value: Any) -> Document:
-    document: Any = value
-    for part in reversed(path.split(".")):
-        document = {part: document}
-    return dict(document)
-
-
-def _candidate(index: IndexSpec, maker: BoundsMaker, wanted: Wanted) -> Candidate:
-    bounds = maker.make(_conjuncts(wanted.matcher))
-    sorts, reverse = _sort_by(index, bounds, wanted)
-    return Candidate(index, bounds, sorts or wanted.sort is None, reverse)
-
-
-def _candidates(
-    collection: Collection, wanted: Wanted, snapshot: Snapshot, indexes: Sequence[IndexSpec]
-) -> list[Candidate]:
-    """The indexes worth reading, best first."""
-    predicates = _conjuncts(wanted.matcher)
-    found = []
-    for index in indexes:
-        if not _usable(index, predicates, wanted):
-            continue
-        for maker in makers(index, _collation_document(wanted), predicates):
-            candidate = _candidate(index, maker, wanted)
-            narrowed = not candidate.bounds.fields[0].unbounded
-            sorts = candidate.sorts and wanted.sort is not None and index.kind == "btree" and not index.sparse
-            if narrowed or sorts:
-                found.append(candidate)
-    if len(found) > 1:
-        for candidate in found:
-            candidate.entries = _count_entries(snapshot, candidate)
-        found.sort(key=Candidate.cost)
-    return found
-
-
-def _count_entries(snapshot: Snapshot, candidate: Candidate) -> int:
-    """How many entries lie within the bounds, counted up to a limit."""
-    total = 0
-    for low, high in candidate.bounds.ranges:
-        entries = documents.index_scan(snapshot, candidate.index, low, high)
-        total += sum(1 for _ in islice(entries, TRIAL_ENTRIES - total))
-        if total >= TRIAL_ENTRIES:
-            break
-    return total
-
-
-def _sort_by(index: IndexSpec, bounds: IndexBounds, wanted: Wanted) -> tuple[bool, bool]:
-    """Whether the index gives the order that was asked for, and whether backwards."""
-    pattern = wanted.sort
-    if pattern is None or index.state.long_keys:
-        return False, False
-    stored = index.collation
-    if (None if stored is None else stored.to_document()) != _collation_document(wanted) or pattern.metadata:
-        return False, False
-    shape = bounds.shape
-    paths, multikey = shape.paths, shape.multikey
-    directions: set[bool] = set()
-    position = 0
-    for part in pattern.parts:
-        # Fields bound to one value do not matter to the order.
-        while position < len(paths) and paths[position] != part.path and position < bounds.prefix_points:
-            position += 1
-        if position < len(paths) and paths[position] == part.path:
-            if multikey[position] or not shape.ordered[position]:
-                return False, False
-            directions.add(shape.descending[position] == part.ascending)
-            position += 1
-        elif any(paths[at] == part.path and not multikey[at] for at in range(bounds.prefix_points)):
-            continue
-        else:
-            return False, False
-    if len(directions) > 1:
-        return False, False
-    if len(bounds.ranges) > 1 and not _ordered_ranges(bounds, pattern):
-        return False, False
-    return True, directions == {True}
-
-
-def _ordered_ranges(bounds: IndexBounds, pattern: SortPattern) -> bool:
-    """Whether reading range after range keeps the order: only where the sort begins with the field they differ in."""
-    paths = bounds.shape.paths
-    return bool(pattern.parts) and pattern.parts[0].path == paths[min(bounds.prefix_points, len(paths) - 1)]
-
-
-def _scan(collection: Collection, candidate: Candidate, wanted: Wanted, rows_hint: int | None) -> PlanNode:
-    """Index scan and fetch."""
-    scan = IndexScan(collection, candidate.index, candidate.bounds, reverse=candidate.reverse, rows_hint=rows_hint)
-    covered = candidate.bounds.covered if candidate.bounds.exact else []
-    rest = [predicate for predicate in _conjuncts(wanted.matcher) if not any(predicate is one for one in covered)]
-    residual = _and(rest)
-    return Fetch(scan, collection, None if isinstance(residual, AlwaysTrue) else residual)
-
-
-def _alternatives(
-    collection: Collection, wanted: Wanted, snapshot: Snapshot, indexes: Sequence[IndexSpec]
-) -> PlanNode | None:
-    """A disjunction, each branch read by an index of its own; None where some branch has none."""
-    for predicate in _conjuncts(wanted.matcher):
-        if not isinstance(predicate, Or):
-            continue
-        scans: list[PlanNode] = []
-        for branch in predicate.children():
-            of_branch = Wanted(matcher=branch, collation=wanted.collation)
-            found = _candidates(collection, of_branch, snapshot, indexes)
-            if not found:
-                break
-            scans.append(IndexScan(collection, found[0].index, found[0].bounds))
-        else:
-            return Fetch(OrNode(*scans), collection, wanted.matcher)
-    return None
+    ids = len(conjuncts(matcher)) - len(rest)
+    return matcher if ids > 1 else all_of(rest)
 
 
 def _collection_scan(collection: Collection, wanted: Wanted, rows_hint: int | None) -> PlanNode:
@@ -550,7 +310,7 @@ _CLUSTER_INDEX: Final = IndexSpec.for_id()
 
 def clustered_bounds(matcher: MatchNode) -> tuple[bytes | None, bytes | None, Document | None]:
     """Range of record keys in which all matches lie, where `_id` is the order of storage; and how explain shows it."""
-    predicates = [predicate for predicate in _conjuncts(matcher) if predicate.fields() == frozenset({"_id"})]
+    predicates = [predicate for predicate in conjuncts(matcher) if predicate.fields() == frozenset({"_id"})]
     bounds = BoundsMaker(_CLUSTER_INDEX, None).make(predicates)
     if bounds.fields[0].unbounded or not bounds.ranges:
         return None, None, None
@@ -604,7 +364,7 @@ def _min_max(collection: Collection, wanted: Wanted, index: IndexSpec | None) ->
         raise Location(51175, "The value provided for min() does not come before the value provided for max()")
     bounds = BoundsMaker(index, None).make([])
     bounds.ranges = [(low, high)] if low < high else []
-    sorts, reverse = _sort_by(index, bounds, wanted)
+    sorts, reverse = sort_by(index, bounds, wanted)
     scan = IndexScan(collection, index, bounds, reverse=reverse)
     return _shaped(Fetch(scan, collection, wanted.matcher), wanted, sorted_already=sorts or wanted.sort is None)
 

@@ -19,6 +19,7 @@ from ...common.values import Document, decode
 from ...query.execute import Execution, run_all
 from ...query.match.base import MatchNode
 from ...query.plan.planner import Planned, Wanted, id_equality, plan_find, quick_index
+from ...query.plan.recheck import still_matches
 from ...storage.engine import Engine, Transaction
 from ..context import Services
 from ..operations import Operation
@@ -115,7 +116,7 @@ def direct_change(
             if not quick_index(collection, wanted, snapshot):
                 return None
     uuid = collection.uuid
-    matches = selection.matcher.compile(selection.variables)
+    matches = still_matches(selection.matcher, selection.variables)
 
     def work(transaction: Transaction) -> tuple[bool, Result | None]:
         current = catalog.collection_in(transaction, namespace)
@@ -213,7 +214,7 @@ async def change_at(
     """Change the document at the key, unless it no longer matches."""
     catalog: Catalog = services.catalog
     engine: Engine = services.engine
-    matches = selection.matcher.compile(selection.variables)
+    matches = still_matches(selection.matcher, selection.variables)
 
     def work(transaction: Transaction) -> tuple[bool, Result | None]:
         current = catalog.collection_in(transaction, collection.namespace)
@@ -249,7 +250,7 @@ async def change_many(
     if collection is None:
         return
     execution = Execution(planned.root, services.engine, variables=selection.variables)
-    matches = selection.matcher.compile(selection.variables)
+    matches = still_matches(selection.matcher, selection.variables)
     seen: set[bytes] = set()
     try:
         while (batch := await execution.next_rows(watch=operation)) is not None:

@@ -251,3 +251,25 @@ def test_a_partial_index_on_measurements(database: Database[Document]) -> None:
     assert '"high"' in str(shown).replace("'", '"')
     assert sorted(row["v"] for row in collection.find({"v": {"$gte": 95}})) == [95, 96, 97, 98, 99]
     assert len(list(collection.find({"v": {"$gte": 50}}))) == 50
+
+
+def test_documents_found_by_place_or_text_are_changed(database: Database[Document]) -> None:
+    collection = database["c"]
+    collection.create_index([("p", "2dsphere")])
+    collection.create_index([("t", "text")])
+    collection.insert_many(
+        [{"_id": number, "p": point(number, 0), "t": f"word{number} common"} for number in range(10)]
+    )
+    near = {"p": {"$near": {"$geometry": ORIGIN, "$maxDistance": 250_000}}}
+    assert collection.update_many(near, {"$set": {"seen": True}}).modified_count == 3
+    assert (
+        collection.update_one({"p": {"$near": {"$geometry": point(7, 0)}}}, {"$set": {"first": True}}).modified_count
+        == 1
+    )
+    assert [row["_id"] for row in collection.find({"first": True})] == [7]
+    found = collection.find_one_and_delete({"$text": {"$search": "word4"}})
+    assert found is not None
+    assert found["_id"] == 4
+    assert collection.update_many({"$text": {"$search": "common"}}, {"$set": {"t": "gone"}}).modified_count == 9
+    assert collection.delete_many({"$text": {"$search": "common"}}).deleted_count == 0
+    assert collection.delete_one({"_id": 1, **near}).deleted_count == 1
