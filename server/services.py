@@ -17,6 +17,7 @@ from ..common.logs import LogMemory, open_logger
 from ..common.values import Document, decode
 from ..kernels import set_object_id_clock
 from ..storage.lmdb_engine import LmdbEngine
+from ..ttl.repair import repair_lifetimes
 from .authorization import check
 from .cluster_parameters import ClusterParameters
 from .context import Services
@@ -87,6 +88,7 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
         )
         _open_data(services, stack)
         await services.catalog.resume()
+        await repair_lifetimes(services.catalog, logger)
         await open_system_collections(services)
         open_monitor(services)
         stack.push_async_callback(services.ttl.stop)

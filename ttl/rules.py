@@ -127,14 +127,14 @@ def lifetimes_of(collection: Collection) -> Lifetimes:
     if collection.kind != "collection" or (collection.is_buckets and collection.flags.get(EXTENDED_RANGE)):
         return found
     if collection.clustered and "expireAfterSeconds" in collection.options:
-        found.valid.append(Lifetime(collection, None, _whole_seconds(collection.options["expireAfterSeconds"])))
+        found.valid.append(Lifetime(collection, None, whole_seconds(collection.options["expireAfterSeconds"])))
     for index in collection.indexes:
         if "expireAfterSeconds" not in index.document or index.building:
             continue
         if index.kind != "btree" or len(index.paths) != 1 or index.is_id:
             found.invalid.append(index)
         else:
-            seconds = min(_whole_seconds(index.document["expireAfterSeconds"]), TTL_SECONDS_MAX)
+            seconds = min(whole_seconds(index.document["expireAfterSeconds"]), TTL_SECONDS_MAX)
             found.valid.append(Lifetime(collection, index, seconds))
     return found
 
@@ -147,7 +147,7 @@ def bucket_id_of(collection: Collection, raw: bytes) -> ObjectId | None:
     return ObjectId(raw[9:21]) if raw[4] == 7 else None
 
 
-def _whole_seconds(value: Any) -> int:
+def whole_seconds(value: Any) -> int:
     """A stored lifetime; one that is no number stands for the longest there is, so that nothing is lost by it."""
     if is_number(value):
         number = value.to_decimal() if isinstance(value, Decimal128) else value

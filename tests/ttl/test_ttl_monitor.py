@@ -26,6 +26,7 @@ from bucketd.storage.engine import Engine, Transaction
 from bucketd.storage.errors import StorageError
 from bucketd.storage.lmdb_engine import LmdbEngine
 from bucketd.ttl.monitor import SLICE_DOCUMENTS_MAX, TtlMonitor, TtlSettings
+from bucketd.ttl.repair import repair_lifetimes
 from bucketd.ttl.rules import Lifetime, lifetimes_of
 from support.measurements import Measurements
 from support.memory_engine import MemoryEngine
@@ -296,6 +297,38 @@ async def test_a_stored_lifetime_that_is_none_deletes_nothing(lab: Lab, stored: 
     assert lifetime.seconds == 2**31 - 1
 
 
+@pytest.mark.parametrize(
+    ("stored", "seconds"),
+    [
+        (float("nan"), 2**31 - 1),
+        (Decimal128("NaN"), 2**31 - 1),
+        (float("inf"), 2**31 - 1),
+        (2**31, 2**31 - 1),
+        (-5, 2**31 - 1),
+        ("text", 2**31 - 1),
+        (None, 2**31 - 1),
+        (True, 2**31 - 1),
+        (10.75, 10),
+        (Decimal128("10.75"), 10),
+        (0.0, 0),
+        (10, None),
+        (Int64(10), None),
+    ],
+    ids=str,
+)
+async def test_a_stored_lifetime_that_is_none_is_put_right(lab: Lab, stored: Any, seconds: int | None) -> None:
+    def change(current: Collection) -> Collection:
+        index = IndexSpec({"v": 2, "key": {"at": 1}, "name": "at_1", "expireAfterSeconds": stored}, id=999)
+        return current.with_changes(indexes=(*current.indexes, index))
+
+    await lab.catalog.modify(THINGS, change)
+    assert await repair_lifetimes(lab.catalog, structlog.get_logger()) == (seconds is not None)
+    collection = lab.catalog.get(THINGS)
+    assert collection is not None
+    assert collection.indexes[-1].document["expireAfterSeconds"] == (10 if seconds is None else seconds)
+    assert await repair_lifetimes(lab.catalog, structlog.get_logger()) == 0
+
+
 async def test_indexes_that_cannot_expire_are_skipped_and_counted(lab: Lab) -> None:
     collection = lab.catalog.get(THINGS)
     assert collection is not None
@@ -306,7 +339,8 @@ async def test_indexes_that_cannot_expire_are_skipped_and_counted(lab: Lab) -> N
 
     await lab.catalog.modify(THINGS, change)
     await lab.monitor.run_pass()
-    assert lab.monitor.metrics()["invalidTTLIndexSkips"] == 1
+    await lab.monitor.run_pass()
+    assert lab.monitor.metrics()["invalidTTLIndexSkips"] == 2
 
 
 async def test_passes_come_by_the_clock(lab: Lab) -> None:
