@@ -136,6 +136,7 @@ _ROWS: Final = (
     Parameter("tlsMode", "string", "disabled", **_RUNTIME),
     Parameter("transactionLifetimeLimitSeconds", "int", 60, low=1),
     Parameter("ttlCollLowPrioritySubpassLimit", "int", 4, **_RUNTIME, low=0),
+    Parameter("ttlExactReads", "bool", False),
     Parameter("ttlIndexDeleteTargetDocs", "long", 50_000, low=0),
     Parameter("ttlIndexDeleteTargetTimeMS", "long", 1000, low=0),
     Parameter("ttlMonitorBatchDeletes", "bool", True),

@@ -16,6 +16,7 @@ from ...query.plan.nodes import PlanNode
 from ...query.plan.planner import Planned, Wanted
 from ...query.plan.scans import Eof
 from ..context import Services
+from ..exact_expiry import living_measurements
 from ..operations import Operation
 from .reading import Read, Source, collation_for, let_variables, plan_collection, resolve
 from .system_stages import register_system_stages, system_rows
@@ -37,6 +38,7 @@ COLLECTIONLESS_STAGES: Final = frozenset(
     }
 )
 _EITHER: Final = frozenset({"$changeStream", "$listCatalog", "$listSessions"})
+_ABOUT_COLLECTIONS: Final = ("$collStats", "$indexStats", "$planCacheStats", "$listCatalog")
 _WRITERS: Final = ("$out", "$merge")
 
 
@@ -110,7 +112,7 @@ class PipelinePlanner:
 
     def read(self, source: Source, stages: Sequence[Document], context: PipelineContext) -> Read:
         """The plan of a pipeline on what a name stands for."""
-        pipeline = parse_pipeline([*source.pipeline, *stages], context).optimized()
+        pipeline = parse_pipeline(self._living(source, [*source.pipeline, *stages]), context).optimized()
         read = Read(
             root=Eof(),
             namespace=source.namespace,
@@ -129,6 +131,18 @@ class PipelinePlanner:
         read.stages += [(stage.serialize(), stage_node) for stage, stage_node in made]
         read.root = made[-1][1] if made else node
         return read
+
+    def _living(self, source: Source, stages: list[Document]) -> list[Document]:
+        """The stages, those that hide expired measurements among them where the server does that."""
+        if source.collection is None or not source.is_timeseries:
+            return stages
+        hiding = living_measurements(self._services, source.collection)
+        first = next(iter(stages[0]), "") if hiding and stages else ""
+        if first in _ABOUT_COLLECTIONS:
+            return stages
+        # This one must be the first, and takes away nothing but what it does not find.
+        place = 1 if first == "$geoNear" else 0
+        return [*stages[:place], *hiding, *stages[place:]]
 
     def _documents(
         self,

@@ -30,6 +30,7 @@ from ...query.match.parse import parse_filter
 from ...query.plan.nodes import PlanNode
 from ...query.plan.planner import Planned, Wanted, plan_find
 from ..context import Context, Request, Services
+from ..exact_expiry import hide_expired
 from .arguments import Fields
 
 VIEW_DEPTH_MAX: Final = 20
@@ -283,6 +284,7 @@ def parse_query(filter: Document, collation: Collation | None, variables: Mappin
 def plan_collection(services: Services, source: Source, wanted: Wanted) -> Planned:
     """The plan of a query on a collection that can be read as it is."""
     services.index_filters.apply(source.collection, wanted)
+    hide_expired(services, source.collection, wanted)
     with services.engine.snapshot() as snapshot:
         planned = plan_find(source.collection, wanted, snapshot)
     planned.wanted = wanted
