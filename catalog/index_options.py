@@ -372,9 +372,8 @@ def _check_2d(document: Document) -> None:
     low, high = _number(document.get("min", -180)), _number(document.get("max", 180))
     if not low < high:
         raise InvalidOptions(f"region for hash must be valid and have positive area, but [{low}, {high}] was specified")
-    for name in ("min", "max"):
-        if name in document:
-            document[name] = _number(document[name])
+    if document.get("collation") is not None:
+        raise CannotCreateIndex("Index type '2d' does not support collation")
     if "bits" in document:
         document["bits"] = int(_number(bits))
 

@@ -14,7 +14,7 @@ from .base import AlwaysFalse, AlwaysTrue, MatchContext, MatchNode, OperatorPars
 from .comparison import parse_equality
 from .elements import ElemMatchObject, ElemMatchValue, is_operator_document, parse_elem_match
 from .evaluation import parse_expr, parse_sample_rate, parse_where
-from .geo import GeoNear, is_geo_document, parse_geo
+from .geo import NEAR_OPERATORS, GeoNear, is_geo_document, parse_geo
 from .logical import And, Or, parse_and, parse_nor, parse_or
 from .schema import parse_json_schema
 from .text import TextMatch, parse_text
@@ -144,6 +144,8 @@ def parse_filter(
     `defined_variables` are the names that `$expr` may use after `$$`; their values are given when the tree compiles.
     Where no plan of its own belongs to the query, `$near` and `$text` have no place.
     """
+    if not allow_near and _mentions_near(filter):
+        raise Location(5626500, _NEAR_NOT_HERE)
     node = _Parser(collator, defined_variables).filter(filter, nested=False)
     _Places(allow_near=allow_near, allow_text=allow_text).check(node, top=True)
     return node.simplified()
@@ -193,6 +195,21 @@ _NEAR_NOT_HERE: Final = (
     "$geoNear, $near, and $nearSphere are not allowed in this context, as these operators require sorting geospatial "
     "data. If you do not need sort, consider using $geoWithin instead."
 )
+
+
+def _mentions_near(filter: Any) -> bool:
+    """Whether a query has `$near` or the like on some path, however it goes on."""
+    if isinstance(filter, list):
+        return any(_mentions_near(item) for item in filter)
+    if not isinstance(filter, dict):
+        return False
+    for name, value in filter.items():
+        if name in ("$and", "$or", "$nor"):
+            if _mentions_near(value):
+                return True
+        elif not name.startswith("$") and isinstance(value, dict) and any(name in value for name in NEAR_OPERATORS):
+            return True
+    return False
 
 
 def parse_condition(

@@ -142,7 +142,7 @@ def parse_pipeline(pipeline: Any, context: PipelineContext) -> Pipeline:
         raise Location(7749501, f"Pipeline length must be no longer than {STAGES_MAX} stages")
     if context.depth > DEPTH_MAX:
         raise MaxSubPipelineDepthExceeded("Maximum number of nested sub-pipelines exceeded")
-    stages = []
+    stages: list[Stage] = []
     for position, spec in enumerate(pipeline):
         if not isinstance(spec, dict):
             raise TypeMismatch("Each element of the 'pipeline' array must be an object")
@@ -152,7 +152,11 @@ def parse_pipeline(pipeline: Any, context: PipelineContext) -> Pipeline:
         stage = _stage(name, operand, context)
         if stage.is_source and position:
             raise Location(40602, f"{name} is only valid as the first stage in a pipeline.")
-        if position and isinstance(stage, geo_near.GeoNear):
+        if isinstance(stage, geo_near.GeoNear):
+            stages = [
+                before for before in stages if not (isinstance(before, Match) and before.matcher.serialize() == {})
+            ]
+        if stages and isinstance(stage, geo_near.GeoNear):
             raise Location(40603, "$geoNear was not the first stage in the pipeline.")
         if position and isinstance(stage, Match) and holds(stage.matcher, TextMatch):
             raise Location(17313, "$match with $text is only allowed as the first pipeline stage")

@@ -10,6 +10,7 @@ from ...catalog.collections import Collection
 from ...catalog.index_specs import IndexSpec
 from ...storage.engine import Snapshot
 from ..match.base import AlwaysTrue, MatchNode
+from ..match.elements import Exists
 from ..match.logical import Or
 from ..sort import SortPattern
 from .bounds import BoundsMaker, IndexBounds
@@ -72,13 +73,19 @@ def candidates(
             candidate = candidate_of(index, maker, wanted)
             narrowed = not candidate.bounds.fields[0].unbounded
             sorts = candidate.sorts and wanted.sort is not None and index.kind == "btree" and not index.sparse
-            if narrowed or sorts:
+            # A sparse index has fewer documents, all of which have a field.
+            fewer = index.kind == "btree" and index.sparse and _asks_for(predicates, index.paths[0])
+            if narrowed or sorts or fewer:
                 found.append(candidate)
     if len(found) > 1:
         for candidate in found:
             candidate.entries = _count_entries(snapshot, candidate)
         found.sort(key=Candidate.cost)
     return found
+
+
+def _asks_for(predicates: Sequence[MatchNode], path: str) -> bool:
+    return any(isinstance(predicate, Exists) and predicate.path == path for predicate in predicates)
 
 
 def _count_entries(snapshot: Snapshot, candidate: Candidate) -> int:

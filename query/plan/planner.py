@@ -154,9 +154,12 @@ def _near(collection: Collection, near: GeoNear, wanted: Wanted) -> PlanNode:
     """The plan that reads from a point on.
 
     Raises:
+        BadValue: in the order of storage.
         NoQueryExecutionPlans: no index can be searched so.
     """
     hinted = _hinted(collection, wanted)
+    if wanted.natural:
+        raise BadValue("geoNear expression not allowed in same query with $natural sort order or hint")
     predicates = conjuncts(wanted.matcher)
     rest = [one for one in predicates if one is not near]
     for index in collection.indexes if hinted is None else (hinted,):
@@ -232,6 +235,8 @@ def id_equality(collection: Collection, wanted: Wanted) -> Identity | None:
     if wanted.hint is not None or wanted.natural or wanted.min is not None or wanted.max is not None:
         return None
     if needs_index(wanted.matcher):
+        return None
+    if not collection.clustered and not (collection.indexes and collection.indexes[0].is_id):
         return None
     for predicate in conjuncts(wanted.matcher):
         if isinstance(predicate, Comparison) and predicate.path == "_id" and predicate.operator == "$eq":
