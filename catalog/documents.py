@@ -182,6 +182,8 @@ def record_key_of_id(snapshot: Snapshot, collection: Collection, identity: Any) 
     key = _record_key(collection, wanted)
     if collection.clustered:
         return key
+    if not collection.indexes:
+        return None
     return snapshot.get("indexes", number_key(collection.indexes[0].id) + key)
 
 

@@ -53,6 +53,7 @@ class Services:
     ttl: Any = None
     cluster_parameters: Any = None
     index_filters: IndexFilters = field(default_factory=IndexFilters)
+    fail_points: Any = None
     on_drop: list[Callable[[Namespace], object]] = field(default_factory=list)
     """Told the name of each collection and view that dropDatabase took away."""
     commands: Mapping[str, Any] = field(default_factory=dict)

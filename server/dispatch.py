@@ -34,6 +34,7 @@ from .context import Context, Request
 from .counters import NamespaceUse
 from .generic_arguments import check_read_concern, parse_generic_arguments
 from .operations import Operation
+from .profiler import wants, write_down
 
 _NO_DATABASE_CHARACTERS: Final = frozenset('/\\. "$\0')
 _DATABASE_BYTES_MAX: Final = 63
@@ -93,6 +94,7 @@ class Dispatcher:
         context.client.operation = operation
         answer = Answer(b"")
         command: Command | None = None
+        failed: MongoError | None = None
         try:
             body = _decode_body(message.body)
             _check_sequences(message, body)
@@ -108,6 +110,7 @@ class Dispatcher:
             if len(answer.body) > MESSAGE_BYTES_MAX - 1024:
                 raise BSONObjectTooLarge(f"the reply of {len(answer.body)} bytes exceeds what a message can hold")
         except MongoError as error:
+            failed = error
             answer.body = self._failure(context, answer, error)
         except StorageError as error:
             answer.body = self._failure(context, answer, in_wire_terms(error))
@@ -121,6 +124,8 @@ class Dispatcher:
             context.client.operation = None
             services.operations.end(operation)
         _account(context, command, operation)
+        if command is not None and "profile" in services.extra and wants(services, command.name, operation):
+            await write_down(context, command.name, operation, len(answer.body), failed)
         return answer
 
     async def _command(self, name: str) -> Command:
@@ -155,9 +160,16 @@ class Dispatcher:
         if not limit_ms and command.reads and "maxTimeMS" not in request.body:
             limit_ms = services.cluster_parameters.default_read_ms
         request.operation.limit_time(limit_ms)
-        if command.writes and services.write_gate.closed and command.name not in _NOT_HELD_BACK:
+        if services.write_gate.closed and command.name not in _NOT_HELD_BACK and command.changes_data(request):
             await services.write_gate.pass_through(request.operation)
+        told: Document | None = None
+        if services.fail_points.active:
+            told = await services.fail_points.before(
+                command.name, _namespace_of(request), context.client, request.operation
+            )
         reply = await command.run(context, request)
+        if told is not None:
+            reply = {**(decode(reply) if isinstance(reply, bytes) else reply), **told}
         answer.more_to_come = request.more_to_come and request.exhaust_allowed
         concern = generic.write_concern
         if concern is not None and not concern.acknowledged and command.name in _SILENT_WITHOUT_CONCERN:
@@ -243,6 +255,11 @@ def _request(message: Message, answer: Answer, database: str, body: Document, op
         acknowledged=message.wants_reply,
         exhaust_allowed=message.exhaust_allowed,
     )
+
+
+def _namespace_of(request: Request) -> str:
+    """The collection that a command names, as far as its own field is a name."""
+    return f"{request.database}.{request.value}" if is_string(request.value) else request.database
 
 
 def _check_api(required: bool, command: Command, request: Request) -> None:

@@ -24,6 +24,7 @@ from .context import Services
 from .counters import Counters
 from .cursors import CursorRegistry
 from .expiry import open_monitor
+from .fail_points import FailPoints
 from .log_file import LogFile
 from .machine import memory_limit_mib
 from .operations import OperationRegistry
@@ -82,6 +83,7 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
             topology=Topology(),
             started=clock.monotonic(),
             write_gate=WriteGate(),
+            fail_points=FailPoints(),
             rotate_log=log_file.rotate,
             slow_ms=config.slow_ms,
             memory_bytes=memory_limit_mib() << 20,

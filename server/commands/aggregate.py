@@ -160,6 +160,12 @@ class Aggregate(Command):
     in_api_version_1 = True
     op = "query"
 
+    def changes_data(self, request: Request) -> bool:
+        """See `Command.changes_data`: only where the pipeline ends in a stage that writes."""
+        pipeline = request.body.get("pipeline")
+        last = pipeline[-1] if isinstance(pipeline, list) and pipeline else None
+        return isinstance(last, dict) and ("$out" in last or "$merge" in last)
+
     async def run(self, context: Context, request: Request) -> Document | bytes:
         """Answer the first batch."""
         asked = AggregateRequest(context.services, request)

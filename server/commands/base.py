@@ -29,6 +29,10 @@ class Command(ABC):
     ignores_generic: ClassVar[bool] = False
     """Whether malformed generic arguments and concerns are passed over."""
 
+    def changes_data(self, request: Request) -> bool:
+        """Whether the request writes, so that the lock of fsync holds it back."""
+        return self.writes
+
     @abstractmethod
     async def run(self, context: Context, request: Request) -> Document | bytes:
         """Answer the request, or raise a MongoError.

@@ -39,6 +39,8 @@ class GetMore(Command):
         request.operation.namespace = namespace
         request.operation.cursor_id = cursor_id
         cursor = services.cursors.take(cursor_id, namespace, lsid=request.generic.lsid)
+        if "comment" not in request.body and cursor.command.get("comment") is not None:
+            request.operation.command = {**request.body, "comment": cursor.command["comment"]}
         try:
             if request.body.get("maxTimeMS") is not None and not cursor.await_data:
                 raise BadValue("cannot set maxTimeMS on getMore command for a non-awaitData cursor")

@@ -11,6 +11,7 @@ from ..context import Client, Context, Request, Services
 from ..cursors import Cursor
 from ..machine import host_name
 from ..operations import Operation
+from ..profiler import make_collection
 from .arguments import Fields
 from .base import Command
 from .sessions import session_document
@@ -113,11 +114,7 @@ class Top(Command):
 
 
 class Profile(Command):
-    """`profile`: what the log tells of slow operations.
-
-    Level, sample rate and filter are kept and told for each database, and `slowms` decides what the log calls slow;
-    `system.profile` is not written.
-    """
+    """`profile`: what is written into `system.profile` of a database, and what the log calls slow."""
 
     name = _PROFILE
     summary = "Settings of the profiler."
@@ -143,6 +140,8 @@ class Profile(Command):
         if "filter" in request.body:
             changes["filter"] = _profile_filter(request.body["filter"])
         if 0 <= level <= 2:
+            if level:
+                await make_collection(services, request.database)
             levels[request.database] = level
         if slow_ms is not None:
             services.slow_ms = max(_INT32_MIN, min(slow_ms, _INT32_MAX))

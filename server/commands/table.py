@@ -38,6 +38,7 @@ from .diagnostics import (
 )
 from .encryption import CleanupStructuredEncryptionData, CompactStructuredEncryptionData
 from .explain import Explain
+from .fail_points import ConfigureFailPoint
 from .find import Find
 from .find_and_modify import FindAndModify
 from .handshake import ConnectionStatus, Hello, Ping, WhatsMyUri
@@ -120,6 +121,7 @@ COMMANDS: Final = table_of(
     CleanupStructuredEncryptionData(),
     CloneCollectionAsCapped(),
     CommitTransaction(),
+    ConfigureFailPoint(),
     ConnPoolStats(),
     ConnectionStatus(),
     CollMod(),
