@@ -12,7 +12,7 @@ from ...common.field_paths import check_field_name
 from ...common.numbers import INT32_MAX, INT32_MIN, is_number, whole_number
 from ...common.ordering import compare, order_key
 from ...common.values import MISSING, Document, encode, is_string, type_name
-from ..accumulators import Accumulator, State
+from ..accumulators.base import Accumulator, State
 from ..expression.arithmetic import to_decimal
 from ..expression.base import Constant, Expression
 from ..plan.batches import Batch, RowBatch
@@ -328,7 +328,7 @@ class _BucketAutoNode(StageNode):
                         end += 1
                     if end < len(rows):
                         high = round_down(_double(rows[end][1]), stage.granularity)
-            states: dict[str, State] = {name: one.begin() for name, one in stage.accumulators.items()}
+            states: dict[str, State] = {name: one.begin({}) for name, one in stage.accumulators.items()}
             for _, _, document in rows[at:end]:
                 for state in states.values():
                     state.add(document, run.variables)

@@ -7,7 +7,8 @@ from typing import Any, Final
 from ...common.errors import Location, MongoError, QueryExceededMemoryLimitNoDiskUseAllowed
 from ...common.ordering import compare, order_key
 from ...common.values import MISSING, Document, type_name
-from ..accumulators import Accumulator, State, parse_accumulator
+from ..accumulators.base import Accumulator, State
+from ..accumulators.parse import parse_accumulator
 from ..expression.base import Constant, Expression
 from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
@@ -111,7 +112,7 @@ class GroupNode(StageNode):
                 key = value if type(value) is str and collation is None else order_key(value, collation)
                 group = groups.get(key)
                 if group is None:
-                    group = groups[key] = (value, [make() for make in begin])
+                    group = groups[key] = (value, [make(value if type(value) is dict else {}) for make in begin])
                 try:
                     for state in group[1]:
                         state.add(document, variables)

@@ -1,13 +1,12 @@
 """Window functions that are no accumulators: ranks, shifts, derivatives and integrals, moving averages, and filling."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
-from bson import DatetimeMS, Decimal128, Int64
+from bson import DatetimeMS, Decimal128
 
 from ...common.errors import FailedToParse, Location
 from ...common.numbers import is_number, whole_number
@@ -209,44 +208,6 @@ class LinearFill(WindowFunction):
         return made
 
 
-class Covariance(WindowFunction):
-    """`$covariancePop $covarianceSamp` of pairs of numbers."""
-
-    takes_window = True
-
-    def __init__(self, pairs: Expression, sample: bool) -> None:
-        self._pairs = pairs
-        self._sample = sample
-        self.operands = (pairs,)
-
-    def results(self, partition: Partition, spans: Sequence[Span]) -> list[Any]:
-        """See `WindowFunction.results`."""
-        pairs = [
-            value
-            if isinstance(value, list) and len(value) == 2 and is_number(value[0]) and is_number(value[1])
-            else None
-            for value in _values(self._pairs, partition)
-        ]
-        return [self._of([pair for pair in pairs[low:high] if pair is not None]) for low, high in spans]
-
-    def _of(self, pairs: list[list[Any]]) -> Any:
-        below = len(pairs) - 1 if self._sample else len(pairs)
-        if below <= 0:
-            return None
-        if any(isinstance(number, Decimal128) for pair in pairs for number in pair):
-            count = Int64(len(pairs))
-            means = [divide(add(*[pair[side] for pair in pairs]), count) for side in (0, 1)]
-            products = [multiply(subtract(left, means[0]), subtract(right, means[1])) for left, right in pairs]
-            return divide(add(*products), below)
-        mean_left = mean_right = moment = 0.0
-        for number, (left, right) in enumerate(pairs, 1):
-            ahead = float(left) - mean_left
-            mean_left += ahead / number
-            mean_right += (float(right) - mean_right) / number
-            moment += ahead * (float(right) - mean_right)
-        return moment / below if moment == moment else math.nan
-
-
 def _values(expression: Expression, partition: Partition) -> list[Any]:
     return [expression.evaluate(row, partition.variables) for row in partition.rows]
 
@@ -358,15 +319,9 @@ def _parse_linear_fill(name: str, spec: Any, context: ParseContext, order: SortP
     return LinearFill(context.parse(spec))
 
 
-def _parse_covariance(name: str, spec: Any, context: ParseContext, order: SortPattern | None) -> WindowFunction:
-    return Covariance(context.parse(spec), sample=name == "$covarianceSamp")
-
-
 FunctionParser = Callable[[str, Any, ParseContext, SortPattern | None], WindowFunction]
 
 FUNCTIONS: Final[dict[str, FunctionParser]] = {
-    "$covariancePop": _parse_covariance,
-    "$covarianceSamp": _parse_covariance,
     "$denseRank": _parse_rank,
     "$derivative": _parse_slope,
     "$documentNumber": _parse_rank,

@@ -9,12 +9,14 @@ from ...common.field_paths import parse_field_path
 from ...common.ordering import order_key
 from ...common.paths import get_path
 from ...common.values import MISSING, Document, encode, is_string, type_name
-from ..accumulators import Accumulator, parse_accumulator
+from ..accumulators.base import Accumulator
+from ..accumulators.parse import parse_accumulator
 from ..expression.base import Constant, Expression
 from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
 from ..sort import SortPattern, parse_sort
 from .base import PipelineContext, Stage, StageNode, StageParser
+from .moments import Covariance, SlidingDeviation
 from .reshape import STAGES as RESHAPING
 from .reshape import replaced
 from .window_frames import Frame, parse_frame
@@ -41,11 +43,11 @@ class Gathered(WindowFunction):
         """See `WindowFunction.results`."""
         made: list[Any] = []
         rows, variables = partition.rows, partition.variables
-        state = self._accumulator.begin()
+        state = self._accumulator.begin({})
         at = (0, 0)
         for low, high in spans:
             if low != at[0] or high < at[1]:
-                state, at = self._accumulator.begin(), (low, low)
+                state, at = self._accumulator.begin({}), (low, low)
             elif made and high == at[1]:
                 made.append(made[-1])
                 continue
@@ -76,7 +78,10 @@ class Output:
             )
         function = functions[0]
         parse = FUNCTIONS.get(function)
-        if parse is not None:
+        if function in ("$covariancePop", "$covarianceSamp"):
+            operand = context.expressions.parse(spec[function])
+            self.function: WindowFunction = Covariance(operand, sample=function == "$covarianceSamp")
+        elif parse is not None:
             self.function = parse(function, spec[function], context.expressions, order)
         elif function in _ACCUMULATORS:
             accumulator = parse_accumulator(function, spec[function], context.expressions, lists_are_values=True)
@@ -90,6 +95,9 @@ class Output:
         if "window" not in spec and function == "$derivative":
             raise FailedToParse("$derivative requires explicit window bounds")
         self.frame = parse_frame(spec["window"], order) if "window" in spec else Frame()
+        if function in ("$stdDevPop", "$stdDevSamp") and self.frame.low is not None:
+            operand = context.expressions.parse(spec[function])
+            self.function = SlidingDeviation(operand, sample=function == "$stdDevSamp")
 
 
 class SetWindowFields(Stage):

@@ -14,6 +14,7 @@ from ...common.errors import (
     Location,
     NamespaceNotFound,
     TypeMismatch,
+    UnsupportedFormat,
 )
 from ...common.values import Document, type_name
 from ...query.pipeline.base import PipelineContext, Stage
@@ -95,18 +96,41 @@ def _check(name: str, spec: Any, context: PipelineContext) -> None:
             )
     elif name == "$currentOp":
         if not isinstance(spec, dict):
-            raise FailedToParse(f"$currentOp options must be specified in an object, but found: {type_name(spec)}")
+            raise TypeMismatch(f"$currentOp options must be specified in an object, but found: {type_name(spec)}")
         if context.namespace.database != "admin":
             raise InvalidNamespace("$currentOp must be run against the 'admin' database with {aggregate: 1}")
+        fields = Fields(spec, name, known=_CURRENT_OP)
         for option, value in spec.items():
-            if option not in _CURRENT_OP:
-                raise FailedToParse(f"Unrecognized option '{option}' in $currentOp stage.")
             if not isinstance(value, bool):
-                raise FailedToParse(f"The '{option}' parameter of the $currentOp stage must be a boolean value")
+                raise fields.wrong_type(option, value, "type 'bool'")
+        if spec.get("targetAllNodes"):
+            raise FailedToParse("$currentOp supports targetAllNodes parameter only for sharded clusters")
     elif name in ("$listLocalSessions", "$listSessions"):
-        if not isinstance(spec, dict):
-            raise TypeMismatch(f"{name} options must be specified in an object, but found: {type_name(spec)}")
-        Fields(spec, name, known=("allUsers", "users", "$_internalPredicate"))
+        listed_users(name, spec)
+
+
+def listed_users(name: str, spec: Any) -> frozenset[tuple[str, str]]:
+    """The users, by name and database, whose sessions are asked for; empty where nobody is named.
+
+    Raises:
+        MongoError: the operand is none of the stage, or names users and asks for all of them.
+    """
+    if not isinstance(spec, dict):
+        raise TypeMismatch(f"{name} options must be specified in an object, but found: {type_name(spec)}")
+    fields = Fields(spec, name, known=("allUsers", "users", "$_internalPredicate"))
+    everybody = fields.take_bool("allUsers", exact=True)
+    users = set()
+    for position, row in enumerate(fields.take_list("users", default=[])):
+        if row is None:
+            continue
+        path = f"users.{position}"
+        if not isinstance(row, dict):
+            raise fields.wrong_type(path, row, "type 'object'")
+        user = Fields(row, fields.path(path), known=("user", "db"))
+        users.add((user.take_string("user"), user.take_string("db")))
+    if users and everybody:
+        raise UnsupportedFormat(f"{name} may not specify {{allUsers:true}} and {{users:[...]}} at the same time")
+    return frozenset(users)
 
 
 _CURRENT_OP: Final = frozenset(
@@ -281,7 +305,7 @@ def _current_operations(services: Services, spec: Any, context: PipelineContext,
 
 
 def _sessions(services: Services, spec: Any, context: PipelineContext, snapshot: Snapshot) -> list[Document]:
-    return list(local_sessions(services))
+    return list(local_sessions(services, listed_users("$listLocalSessions", spec)))
 
 
 def _parser(name: str) -> Callable[[Any, PipelineContext], Stage]:

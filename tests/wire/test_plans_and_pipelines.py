@@ -208,3 +208,31 @@ def test_out_to_a_time_series_collection(rows: Database[Document]) -> None:
     assert rows.ts.count_documents({"third": 1}) == 10
     rows.c.aggregate(stages)
     assert rows.ts.count_documents({}) == 30
+
+
+@pytest.mark.parametrize(
+    ("stage", "code"),
+    [
+        ({"$currentOp": {"idleCursors": 1}}, 14),
+        ({"$currentOp": {"unknown": True}}, 40415),
+        ({"$currentOp": {"targetAllNodes": True}}, 9),
+        ({"$listLocalSessions": {"users": {}}}, 14),
+        ({"$listLocalSessions": {"users": [{"user": "u"}]}}, 40414),
+        ({"$listLocalSessions": {"users": [{"user": "u", "db": "d"}], "allUsers": True}}, 12),
+        ({"$listLocalSessions": {"allUsers": 1}}, 14),
+    ],
+)
+def test_what_system_stages_refuse(rows: Database[Document], stage: Document, code: int) -> None:
+    with pytest.raises(OperationFailure) as failure:
+        rows.client.admin.command({"aggregate": 1, "pipeline": [stage], "cursor": {}})
+    assert failure.value.code == code
+
+
+def test_local_sessions_are_told_by_user(rows: Database[Document]) -> None:
+    with rows.client.start_session() as session:
+        rows.command("ping", session=session)
+        wanted = {"_id.id": session.session_id["id"]}
+        (found,) = rows.client.admin.aggregate([{"$listLocalSessions": {}}, {"$match": wanted}])
+        assert len(found["_id"]["uid"]) == 32
+        nobody = {"$listLocalSessions": {"users": [{"user": "nobody", "db": "admin"}]}}
+        assert list(rows.client.admin.aggregate([nobody])) == []

@@ -1,0 +1,1 @@
+"""Accumulators, by what they do: sums, statistics, choices, collections."""
