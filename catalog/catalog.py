@@ -16,6 +16,7 @@ from ..common.collation import Collation
 from ..common.display import value_text
 from ..common.errors import (
     CannotCreateIndex,
+    DatabaseDifferCase,
     IllegalOperation,
     IndexNotFound,
     NamespaceExists,
@@ -144,6 +145,7 @@ class Catalog:
                         raise NamespaceExists(f"Collection {namespace} already exists.")
                     made[namespace] = existing
                     continue
+                self._check_case(namespace.database)
                 made[namespace] = self.make(transaction, namespace, options, kind, indexes, uuid)
                 if kind != "collection":
                     made.update(self._tell_views(transaction, namespace, made[namespace]))
@@ -196,6 +198,7 @@ class Catalog:
                 collection = self.collection_in(transaction, source)
                 if collection is None:
                     raise NamespaceNotFound(f"Source collection {source} does not exist")
+                self._check_case(target.database)
                 taken = self.collection_in(transaction, target)
                 if taken is not None:
                     if not drop_target:
@@ -366,6 +369,22 @@ class Catalog:
                     self._published[namespace] = collection
             self.generation += 1
             return changes
+
+    def _check_case(self, database: str) -> None:
+        """Refuse a new database whose name another one has but for the case of its letters.
+
+        Raises:
+            DatabaseDifferCase
+        """
+        databases = {namespace.database for namespace in self._published}
+        if database in databases:
+            return
+        folded = database.casefold()
+        for other in databases:
+            if other.casefold() == folded:
+                raise DatabaseDifferCase(
+                    f"db already exists with different case already have: [{other}] trying to create [{database}]"
+                )
 
     def _existing(self, transaction: Transaction, namespace: Namespace) -> Collection:
         collection = self.collection_in(transaction, namespace)
