@@ -9,8 +9,9 @@ from ..catalog.timeseries_options import TimeseriesOptions
 from ..common.errors import InvalidBSON, InvalidLength
 from ..common.limits import WRITE_BATCH_MAX
 from ..common.values import Document
-from ..kernels import Partition, partition
+from ..kernels import Partition, partition, split_documents
 from ..storage.engine import Engine
+from .insert_checks import Refusals, doubtful_indexes, refusals
 
 MEASUREMENT_BYTES_MAX: Final = 5_300_000
 """A larger one would stand three times in its bucket (smallest, greatest, data), which may have 16 MiB."""
@@ -60,6 +61,12 @@ async def insert_measurements(
     batch = _partition(raws, options)
     if not 0 < batch.count <= WRITE_BATCH_MAX:
         raise InvalidLength(f"Write batch sizes must be between 1 and {WRITE_BATCH_MAX}. Got {batch.count} operations.")
+    doubtful = doubtful_indexes(collection, services.catalog.get(collection.namespace.buckets))
+    if doubtful:
+        every = raws if isinstance(raws, list) else split_documents(raws)
+        refused = refusals(doubtful, every)
+        if refused:
+            return await _insert_others(services, collection, every, refused, ordered)
     errors = batch.errors
     if ordered and errors:
         errors = [min(errors)]
@@ -68,6 +75,22 @@ async def insert_measurements(
         await bucket_catalog(services).insert(collection.namespace.buckets, batch)
     rows: list[Document] = [{"index": index, "code": code, "errmsg": text} for index, code, text in errors]
     return batch.count, batch.measurements, rows
+
+
+async def _insert_others(
+    services: Services, collection: Collection, raws: list[bytes], refused: Refusals, ordered: bool
+) -> tuple[int, int, list[Document]]:
+    """Insert what no index refuses: all of it, or what stands before the first that is refused."""
+    positions = {position for position, _, _ in refused}
+    stop = min(positions) if ordered else len(raws)
+    kept = [position for position in range(stop) if position not in positions]
+    rows: list[Document] = [{"index": index, "code": code, "errmsg": text} for index, code, text in refused]
+    inserted = 0
+    if kept:
+        _, inserted, others = await insert_measurements(services, collection, [raws[at] for at in kept], ordered)
+        rows += [{**row, "index": kept[row["index"]]} for row in others]
+    rows.sort(key=lambda row: int(row["index"]))
+    return len(raws), inserted, rows[:1] if ordered else rows
 
 
 def bucket_catalog(services: Services) -> BucketCatalog:

@@ -276,3 +276,22 @@ def test_documents_found_by_place_or_text_are_changed(database: Database[Documen
     assert collection.update_many({"$text": {"$search": "common"}}, {"$set": {"t": "gone"}}).modified_count == 9
     assert collection.delete_many({"$text": {"$search": "common"}}).deleted_count == 0
     assert collection.delete_one({"_id": 1, **near}).deleted_count == 1
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_measurement_that_an_index_refuses_stays_out_alone(database: Database[Document], ordered: bool) -> None:
+    from datetime import datetime
+
+    database.create_collection("ts", timeseries={"timeField": "t", "metaField": "m"})
+    collection = database["ts"]
+    collection.create_index([("p", "2dsphere")])
+    collection.create_index([("m.h", "hashed")])
+    start = datetime(2024, 1, 1)
+    rows: list[Document] = [{"_id": number, "t": start, "m": {"h": 1}, "p": point(number, 0)} for number in range(6)]
+    rows[2]["p"] = "nowhere"
+    rows[4]["m"] = {"h": [1, 2]}
+    with pytest.raises(BulkWriteError) as caught:
+        collection.insert_many(rows, ordered=ordered)
+    told = [(row["index"], row["code"]) for row in caught.value.details["writeErrors"]]
+    assert told == ([(2, 16755)] if ordered else [(2, 16755), (4, 16766)])
+    assert sorted(row["_id"] for row in collection.find()) == ([0, 1] if ordered else [0, 1, 3, 5])

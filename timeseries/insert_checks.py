@@ -1,0 +1,53 @@
+"""Measurements that an index of their buckets could not hold: found before they are placed.
+
+Buckets of many clients are written in one commit, and what one index refuses would fail them all.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ..catalog.collections import Collection
+from ..catalog.index_entries import keys_of
+from ..catalog.index_specs import IndexSpec
+from ..common.errors import MongoError
+from .indexes import to_view_index
+
+_NEVER_REFUSES: Final = ("wildcard",)
+
+Refusals = list[tuple[int, int, str]]
+"""Position in the batch, MongoDB's code, and the message."""
+
+
+def doubtful_indexes(view: Collection, buckets: Collection | None) -> list[IndexSpec]:
+    """The indexes that may refuse a measurement, as indexes on measurements."""
+    options = view.timeseries
+    found: list[IndexSpec] = []
+    for index in () if buckets is None else buckets.indexes:
+        shown = to_view_index(view, index)
+        if shown is None:
+            continue
+        paths = [path for path in shown["key"] if options is None or path != options.time_field]
+        if index.kind == "btree" and len(paths) < 2:
+            continue
+        if index.kind in _NEVER_REFUSES and len(shown["key"]) == 1:
+            continue
+        # A partial filter is left out: a bucket is taken in for any of its measurements.
+        document = {name: value for name, value in shown.items() if name != "partialFilterExpression"}
+        found.append(IndexSpec(document))
+    return found
+
+
+def refusals(indexes: Sequence[IndexSpec], raws: Sequence[bytes]) -> Refusals:
+    """Which measurements the indexes cannot hold."""
+    refused: Refusals = []
+    for position, raw in enumerate(raws):
+        for index in indexes:
+            try:
+                keys_of(index, raw)
+            except MongoError as error:
+                refused.append((position, error.number, error.message))
+                break
+            except ValueError:
+                # Malformed: whoever takes the batch apart says so.
+                break
+    return refused
