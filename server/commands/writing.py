@@ -29,6 +29,7 @@ from ...common.limits import DOCUMENT_BYTES_MAX
 from ...common.values import BsonType, Document, decode
 from ...kernels import validate_document, with_id
 from ...protocol.documents import elements
+from ...query.match.failures import failure_details
 from ...query.match.parse import parse_filter
 from ...storage.engine import Engine, Transaction
 from ..context import Services
@@ -177,6 +178,7 @@ class Validator:
         self.level = options.get("validationLevel", "strict")
         self.action = options.get("validationAction", "error")
         self._rule = rule
+        self._collation = collection.collation
         self._matches: Callable[[Document], bool] | None = None
         if rule and self.level != "off":
             self._matches = parse_filter(rule, collator=collection.collation).compile({})
@@ -196,13 +198,7 @@ class Validator:
             return
         if before is not None and self.level == "moderate" and not self._matches(before):
             return
-        rule = self._rule or {}
-        details: Document = {"operatorName": next(iter(rule), "")}
-        if "$jsonSchema" in rule:
-            details = {"operatorName": "$jsonSchema", "schemaRulesNotSatisfied": []}
-        elif rule:
-            name, condition = next(iter(rule.items()))
-            details = {"operatorName": name, "specifiedAs": {name: condition}, "reason": "expression did not match"}
+        details = failure_details(self._rule or {}, document, self._collation)
         raise DocumentValidationFailure(
             "Document failed validation",
             extra={"errInfo": {"failingDocumentId": document.get("_id"), "details": details}},
