@@ -219,7 +219,7 @@ def _ordered(
     if meta is None:
         return None
     start = f"control.min.{spec.time_field}"
-    if not meta and not spec.extended and not _one_series(before, start, source.buckets):
+    if not meta and not spec.extended and not _by_index(before, start, source.buckets):
         # The order of storage.
         start = "_id"
     order = {**dict(zip(meta, directions[:-1], strict=True)), start: directions[-1]}
@@ -231,8 +231,8 @@ def _ordered(
     return [Sort(parse_sort(order), sort.collation), inner, bounded, *others]
 
 
-def _one_series(before: Sequence[Stage], start: str, buckets: Collection) -> bool:
-    """Whether an index holds the buckets of the series that is asked for in the order of their first times."""
+def _by_index(before: Sequence[Stage], start: str, buckets: Collection) -> bool:
+    """Whether an index holds the buckets, or those of the series that is asked for, in the order of their first times."""
     fixed = {
         node.path
         for stage in before
@@ -241,7 +241,10 @@ def _one_series(before: Sequence[Stage], start: str, buckets: Collection) -> boo
         if isinstance(node, Comparison) and node.operator == "$eq"
     }
     usable = [index for index in buckets.indexes if not index.building and not index.hidden and index.kind == "btree"]
-    return any(len(index.paths) > 1 and index.paths[0] in fixed and index.paths[1] == start for index in usable)
+    return any(
+        index.paths[0] == start or (len(index.paths) > 1 and index.paths[0] in fixed and index.paths[1] == start)
+        for index in usable
+    )
 
 
 def _series_ends(
