@@ -4,15 +4,18 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final
 
-from ...common.errors import Location, MongoError, QueryExceededMemoryLimitNoDiskUseAllowed
+from bson import Int64
+
+from ...common.errors import Location, MongoError
 from ...common.ordering import compare, order_key
 from ...common.values import MISSING, Document, type_name
-from ..accumulators.base import Accumulator, State
+from ..accumulators.base import Accumulator
 from ..accumulators.parse import parse_accumulator
 from ..expression.base import Constant, Expression
 from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
 from .base import Fields, PipelineContext, Stage, StageNode, StageParser, joined
+from .group_table import GroupTable
 
 
 class Group(Stage):
@@ -98,54 +101,59 @@ class GroupNode(StageNode):
         """See `PlanNode.batches`."""
         stage = self.of
         assert isinstance(stage, Group)
-        key_of = stage.key.evaluate
-        begin = [accumulator.begin for accumulator in stage.accumulators.values()]
-        groups: dict[Any, tuple[Any, list[State]]] = {}
-        collation = stage.collation
-        variables = run.variables
-        checked = 0
-        for batch in self.inputs[0].batches(run):
-            for document in () if batch is None else batch.documents():
-                value = key_of(document, variables)
-                if value is MISSING:
-                    value = None
-                key = value if type(value) is str and collation is None else order_key(value, collation)
-                group = groups.get(key)
-                if group is None:
-                    group = groups[key] = (value, [make(value if type(value) is dict else {}) for make in begin])
-                try:
-                    for state in group[1]:
-                        state.add(document, variables)
-                except MongoError as error:
-                    raise _as_grouped(error) from None
-            if len(groups) - checked > 4096:
-                checked = len(groups)
-                self._check_memory(groups, run)
-            yield None
-        self._check_memory(groups, run)
-        names = list(stage.accumulators)
+        table = GroupTable(
+            [accumulator.begin for accumulator in stage.accumulators.values()],
+            memory_bytes_max=run.memory_bytes_max,
+            allow_disk_use=run.allow_disk_use,
+            folder=run.spill_folder,
+        )
+        try:
+            for batch in self.inputs[0].batches(run):
+                if batch is not None:
+                    self._gather(stage, table, batch, run.variables)
+                yield None
+            yield from self._rows(stage, table, run)
+        finally:
+            table.close()
+        self.stats.eof = True
+        spilling = table.spilling
+        self.stats.extra = {
+            "usedDisk": spilling.spills > 0,
+            "spills": Int64(spilling.spills),
+            "spilledDataStorageSize": Int64(spilling.bytes),
+            "spilledBytes": Int64(spilling.bytes),
+            "spilledRecords": Int64(spilling.records),
+        }
+
+    def _gather(self, stage: Group, table: GroupTable, batch: Batch, variables: dict[str, Any]) -> None:
+        key_of, collation = stage.key.evaluate, stage.collation
+        for document in batch.documents():
+            value = key_of(document, variables)
+            if value is MISSING:
+                value = None
+            key = value if type(value) is str and collation is None else order_key(value, collation)
+            try:
+                for state in table.states(key, value):
+                    state.add(document, variables)
+            except MongoError as error:
+                raise _as_grouped(error) from None
+
+    def _rows(self, stage: Group, table: GroupTable, run: Run) -> Iterator[Batch | None]:
+        names = ["_id", *stage.accumulators]
         rows: list[Document] = []
-        for value, states in groups.values():
-            row = {"_id": value}
-            for name, state in zip(names, states, strict=True):
-                row[name] = state.result()
-            rows.append(row)
+        for group in table.finished():
+            if group is None:
+                yield None
+                continue
+            value, results = group
+            rows.append(dict(zip(names, (value, *results), strict=True)))
             if len(rows) >= run.batch_rows:
                 self.stats.advanced += len(rows)
                 yield RowBatch(documents=rows)
                 rows = []
-        self.stats.advanced += len(rows)
         if rows:
+            self.stats.advanced += len(rows)
             yield RowBatch(documents=rows)
-        self.stats.eof = True
-
-    def _check_memory(self, groups: dict[Any, tuple[Any, list[State]]], run: Run) -> None:
-        """Refuse to grow beyond the bound of the stage."""
-        size = sum(200 + sum(state.size_bytes() for state in states) for _, states in groups.values())
-        if size > run.memory_bytes_max * (1 if not run.allow_disk_use else 20):
-            raise QueryExceededMemoryLimitNoDiskUseAllowed(
-                f"Exceeded memory limit for $group, but didn't allow external spilling; used {size} bytes"
-            )
 
 
 def parse_count(spec: Any, context: PipelineContext) -> Stage:
