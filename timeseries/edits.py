@@ -192,6 +192,17 @@ def meta_update(
     return {**OPEN_BUCKETS, **({"$and": [bucket_filter]} if bucket_filter else {})}, _update_of_meta(update, meta)
 
 
+def with_normal_meta(bucket: Document) -> Document:
+    """The bucket with the fields of its meta value sorted by name, as measurements of the same series are looked up."""
+    return {name: _sorted_by_name(value) if name == "meta" else value for name, value in bucket.items()}
+
+
+def _sorted_by_name(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _sorted_by_name(value[name]) for name in sorted(value, key=str.encode)}
+    return [_sorted_by_name(item) for item in value] if isinstance(value, list) else value
+
+
 def _update_of_meta(update: Document, meta: str) -> Document:
     changed: Document = {}
     for operator, operands in update.items():

@@ -46,7 +46,7 @@ async def update_measurements_in(
 ) -> "UpdateResult":
     """Run one update on measurements: it changes the meta field of whole buckets."""
     from ...kernels import bucket_summary
-    from ...timeseries.edits import meta_update
+    from ...timeseries.edits import meta_update, with_normal_meta
     from .update import UpdateResult
 
     filter, spec = meta_update(
@@ -72,6 +72,7 @@ async def update_measurements_in(
         count = bucket_summary(raw, timeseries.time_field)[0]
         new, changed = update.apply(document, matched_filter=matcher, now=now_of(services))
         if changed:
+            new = with_normal_meta(new)
             documents.replace(transaction, buckets, record_key, raw, encode(new))
         return count, changed
 

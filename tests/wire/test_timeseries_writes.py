@@ -90,6 +90,14 @@ def test_meta_is_updated_in_whole_buckets(series: Any, change: Document, after: 
     assert is_valid(series)
 
 
+def test_a_new_meta_value_is_that_of_later_measurements(series: Any) -> None:
+    series.update_many({"m.s": 4}, {"$set": {"m": {"z": 1, "a": [{"d": 1, "c": 2}]}}})
+    assert list(series.find_one({"m.z": 1})["m"]) == ["a", "z"]
+    before = bucket_count(series)
+    series.insert_one({"_id": 0, "t": START, "m": {"a": [{"c": 2, "d": 1}], "z": 1}})
+    assert bucket_count(series) == before
+
+
 def test_updates_by_a_field_within_meta(series: Any) -> None:
     assert series.update_many({"m.tag.a": "b"}, {"$set": {"m.tag.a": "z"}}).modified_count == 120
     assert series.update_many({"m.tag.a": "b"}, {"$set": {"m.tag.a": "y"}}).modified_count == 0
