@@ -284,6 +284,8 @@ class TtlMonitor:
                     count += removed.count
                     self._note(lifetime.collection, removed, report)
                     if not removed.more:
+                        if self._renamed(lifetime).collection.namespace != lifetime.collection.namespace:
+                            continue
                         return False
                     settings = self._settings()
                     elapsed_ms = (self._clock.monotonic() - started) * 1000
