@@ -328,9 +328,27 @@ def _read_concern(command: str, value: Any) -> ReadConcern | None:
     return ReadConcern(level, provenance, value)
 
 
-def check_read_concern(command: str, concern: ReadConcern, *, supported: bool) -> None:
-    """Refuse a read concern that the command, or a standalone server, does not have."""
+_LOCAL_STAGES: Final = frozenset(
+    {"$currentOp", "$listClusterCatalog", "$listLocalSessions", "$planCacheStats", "$querySettings"}
+)
+
+
+def _check_stages(pipeline: Any, level: str) -> None:
+    """Refuse a level that the first or last stage of a pipeline does not have."""
+    stages = [stage for stage in pipeline if isinstance(stage, dict)] if isinstance(pipeline, list) else []
+    first, last = (next(iter(stages[place]), "") if stages else "" for place in (0, -1))
+    if (first in _LOCAL_STAGES and level != "local") or (last in ("$out", "$merge") and level == "linearizable"):
+        stage = first if first in _LOCAL_STAGES else last
+        raise InvalidOptions(
+            f"Aggregation stage {stage} cannot run with a readConcern other than one it supports: {level}"
+        )
+
+
+def check_read_concern(command: str, concern: ReadConcern, *, supported: bool, body: Document | None = None) -> None:
+    """Refuse a read concern that the command, its stages, or a standalone server, does not have."""
     level = concern.level or "local"
+    if command == "aggregate" and body is not None:
+        _check_stages(body.get("pipeline"), level)
     if not supported and level != "local":
         raise InvalidOptions(
             f'Command {command} does not support {{ readConcern: {{ level: "{level}", provenance: '

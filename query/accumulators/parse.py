@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...common.errors import Location, NotImplemented
+from ...common.errors import FailedToParse, Location, NotImplemented, TypeMismatch
 from ...common.numbers import is_number, whole_number
 from ...common.ordering import Collator
 from ...common.values import Document, type_name
 from ..expression.base import Constant, Expression, ParseContext
+from ..expression.parse import OPERATORS
 from ..expression.ranking import parse_shares
 from ..sort import parse_sort
 from .base import Accumulator, Evaluate, State
@@ -24,8 +25,12 @@ def parse_accumulator(name: str, spec: Any, context: ParseContext, *, lists_are_
         Location: 15952 for an unknown name, 40237 for a list of operands, and what the operands raise.
     """
     if name == "$count":
+        if isinstance(spec, list) and not lists_are_values:
+            raise Location(40237, f"The {name} accumulator is a unary operator")
+        if isinstance(spec, str) and spec:
+            raise TypeMismatch("$count takes no arguments, i.e. $count:{}")
         if spec != {}:
-            raise Location(9, "$count takes no arguments, i.e. $count:{}")
+            raise FailedToParse("$count takes no arguments, i.e. $count:{}")
         one = Constant(1)
         return Accumulator("$sum", one, lambda group: Sum(one.evaluate), {"$const": 1})
     if name in ("$top", "$topN", "$bottom", "$bottomN"):
@@ -38,6 +43,8 @@ def parse_accumulator(name: str, spec: Any, context: ParseContext, *, lists_are_
     if make is None:
         if name == "$accumulator":
             raise NotImplemented(f"the accumulator {name} is not supported")
+        if isinstance(spec, list) and name in OPERATORS:
+            raise Location(40237, f"The {name} accumulator is a unary operator")
         raise Location(15952, f"unknown group operator '{name}'")
     if isinstance(spec, list) and not lists_are_values:
         raise Location(40237, f"The {name} accumulator is a unary operator")
@@ -70,7 +77,10 @@ def _count(name: str, spec: Document, context: ParseContext) -> tuple[Count, Any
     """How many values a group keeps, and the expression for it as explain shows it; it may read the `_id` of the group."""
     expression = context.parse(spec["n"])
     if isinstance(expression, Constant):
-        fixed = _checked_count(expression.value)
+        try:
+            fixed = _checked_count(expression.value)
+        except Location as error:
+            raise Location(7548606, error.message) from None
         return lambda group: fixed, {"$const": fixed}
     return lambda group: _checked_count(expression.evaluate(group, {})), expression.serialize()
 

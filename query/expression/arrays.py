@@ -11,6 +11,7 @@ from .arithmetic import absent, add
 from .base import (
     VARIADIC,
     Call,
+    Constant,
     Expression,
     Lazy,
     OperatorParser,
@@ -275,13 +276,19 @@ def _set(name: str, code: int, merge: Callable[[list[dict[Any, Any]]], Any], *, 
                 return None
             for place, array in enumerate(arrays):
                 if not isinstance(array, list):
+                    number = 17042 if operator == "$setIsSubset" and place else code
                     raise Location(
-                        code + (place if operator == "$setDifference" else 0),
+                        number + (place if operator == "$setDifference" else 0),
                         f"All operands of {name} must be arrays. One argument is of type: {type_name(array)}",
                     )
             return merge([{order_key(item, collator): item for item in reversed(array)} for array in arrays])
 
-        return Call(operator, operands(operator, spec, context, low, high), function)
+        given = operands(operator, spec, context, low, high)
+        if operator == "$setEquals" and any(
+            isinstance(one, Constant) and not isinstance(one.value, list) for one in given
+        ):
+            raise Location(5887502, f"All operands of {name} must be arrays")
+        return Call(operator, given, function)
 
     return parse
 

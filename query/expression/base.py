@@ -18,9 +18,17 @@ Evaluate = Callable[[Document, Variables], Any]
 SYSTEM_VARIABLES: Final = frozenset(
     {"ROOT", "CURRENT", "REMOVE", "NOW", "CLUSTER_TIME", "DESCEND", "PRUNE", "KEEP", "USER_ROLES", "SEARCH_META"}
 )
-DESCEND: Final = "$$DESCEND"
-PRUNE: Final = "$$PRUNE"
-KEEP: Final = "$$KEEP"
+
+
+class Verdict(str):
+    """What `$redact` is told; compared by identity, since a string of a document may read the same."""
+
+    __slots__ = ()
+
+
+DESCEND: Final = Verdict("$$DESCEND")
+PRUNE: Final = Verdict("$$PRUNE")
+KEEP: Final = Verdict("$$KEEP")
 _VERDICTS: Final = {"DESCEND": DESCEND, "PRUNE": PRUNE, "KEEP": KEEP}
 
 

@@ -71,7 +71,7 @@ def parse_expression(spec: Any, context: ParseContext) -> Expression:
     if isinstance(spec, dict):
         return folded(_parse_object(spec, context))
     if isinstance(spec, list):
-        return ArrayExpression([parse_expression(item, context) for item in spec])
+        return folded(ArrayExpression([parse_expression(item, context) for item in spec]))
     return Constant(spec)
 
 
@@ -92,8 +92,11 @@ def parse_path(text: str, context: ParseContext) -> Expression:
     name, _, rest = text[2:].partition(".")
     if not name:
         raise FailedToParse("empty variable names are not allowed")
+    if name == "CLUSTER_TIME" and name not in context.variables:
+        raise Location(51144, "Builtin variable '$$CLUSTER_TIME' is not available")
     if name not in SYSTEM_VARIABLES and name not in context.variables:
-        check_variable_name(name)
+        # A name that is read may begin with a capital letter, as those of the system do.
+        check_variable_name(name[0].lower() + name[1:])
         raise Location(17276, f"Use of undefined variable: {name}")
     return FieldPath(name, parse_field_path(rest) if rest or text.endswith(".") else ())
 

@@ -1,12 +1,14 @@
 """Strings: `$concat $toLower $toUpper $strLenBytes $strLenCP $substrBytes $substrCP $split $trim …`."""
 
+import math
+from datetime import UTC, datetime
+from decimal import ROUND_HALF_EVEN
 from typing import Any, Final
 
-from bson import DatetimeMS, Timestamp
+from bson import Code, DatetimeMS, Decimal128, Timestamp
 
-from ...common.display import number_text
 from ...common.errors import Location
-from ...common.numbers import is_number, truncated
+from ...common.numbers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, is_number, whole_number
 from ...common.values import is_string, type_name
 from .arithmetic import absent
 from .base import VARIADIC, Call, Expression, OperatorParser, ParseContext, call_of, named_operands
@@ -35,10 +37,16 @@ def text_of(value: Any) -> str:
     """
     if absent(value):
         return ""
-    if isinstance(value, str):
+    if is_string(value):
+        text = str(value)
+        if len(text) > _BYTES_MAX // 4 and len(text.encode()) >= _BYTES_MAX:
+            raise Location(16493, "the string is too large")
+        return text
+    if isinstance(value, Code) and value.scope is None:
         return str(value)
     if isinstance(value, float):
-        return number_text(value).removesuffix(".0")
+        # Six digits, as C++ prints a double.
+        return "NaN" if math.isnan(value) else f"{value:g}"
     if is_number(value):
         return str(value)
     if isinstance(value, DatetimeMS):
@@ -47,7 +55,8 @@ def text_of(value: Any) -> str:
 
         return format_date(int(value), "%Y-%m-%dT%H:%M:%S.%LZ", UTC_ZONE)
     if isinstance(value, Timestamp):
-        return f"Timestamp({value.time}, {value.inc})"
+        moment = datetime.fromtimestamp(value.time, UTC)
+        return f"{moment:%b} {moment.day:2} {moment:%H:%M:%S}:{value.inc}"
     raise Location(16007, f"can't convert from BSON type {type_name(value)} to String")
 
 
@@ -66,7 +75,7 @@ def _substr_bytes(value: Any, start: Any, count: Any) -> str:
         raise Location(16034, f"$substrBytes:  starting index must be a numeric type (is BSON type {type_name(start)})")
     if not is_number(count):
         raise Location(16035, f"$substrBytes:  length must be a numeric type (is BSON type {type_name(count)})")
-    low, size = truncated(start) or 0, truncated(count) or 0
+    low, size = _long(start), _long(count)
     if low < 0:
         raise Location(50752, f"$substrBytes:  starting index must be non-negative (got: {low})")
     high = len(raw) if size < 0 else min(len(raw), low + size)
@@ -76,15 +85,34 @@ def _substr_bytes(value: Any, start: Any, count: Any) -> str:
     return raw[low:high].decode() if low < len(raw) else ""
 
 
+def _long(number: Any) -> int:
+    """A number as a 64-bit integer: a Decimal128 rounded, and the least one where it has no such value.
+
+    Raises:
+        Location: 31109, a double out of range.
+    """
+    if isinstance(number, Decimal128):
+        decimal = number.to_decimal()
+        if not decimal.is_finite() or decimal.adjusted() > 18:
+            return INT64_MIN
+        whole = int(decimal.to_integral_value(ROUND_HALF_EVEN))
+        return whole if INT64_MIN <= whole <= INT64_MAX else INT64_MIN
+    if isinstance(number, float) and not -(2.0**63) <= number < 2.0**63:
+        raise Location(31109, f"Can't coerce out of range value {number} to long")
+    return int(number)
+
+
 def _substr_cp(value: Any, start: Any, count: Any) -> str:
     text = text_of(value)
     numbers = []
-    for number, not_number, negative in ((start, 34450, 34455), (count, 34452, 34454)):
+    for number, not_number, negative, not_whole in ((start, 34450, 34455, 34451), (count, 34452, 34454, 34453)):
         if not is_number(number):
             raise Location(
                 not_number, f"$substrCP: index and length must be numeric (is BSON type {type_name(number)})"
             )
-        whole = truncated(number) or 0
+        whole = whole_number(number)
+        if whole is None or not INT32_MIN <= whole <= INT32_MAX:
+            raise Location(not_whole, f"$substrCP: index and length must be 32-bit integers, found {number}")
         if whole < 0:
             raise Location(negative, f"$substrCP: index and length must be non-negative, but is {whole}")
         numbers.append(whole)

@@ -7,8 +7,9 @@ from typing import Any, Final
 from bson import Int64
 
 from ...common.errors import Location, MongoError
+from ...common.numbers import is_number
 from ...common.ordering import compare, order_key
-from ...common.values import MISSING, Document, type_name
+from ...common.values import MISSING, Document, is_string, type_name
 from ..accumulators.base import Accumulator
 from ..accumulators.parse import parse_accumulator
 from ..expression.base import Constant, Expression
@@ -37,6 +38,7 @@ class Group(Stage):
         accumulators: dict[str, Accumulator] = {}
         for name, value in spec.items():
             if name == "_id":
+                _check_parts(value)
                 key = context.expressions.parse(value)
             else:
                 accumulators[name] = parse_field(name, value, context)
@@ -63,6 +65,17 @@ class Group(Stage):
         for accumulator in self.accumulators.values():
             found = joined(found, accumulator.fields())
         return found
+
+
+def _check_parts(identity: Any) -> None:
+    """Refuse a compound `_id` that looks like a projection."""
+    if not isinstance(identity, dict) or next(iter(identity), "").startswith("$"):
+        return
+    for name, value in identity.items():
+        if not name:
+            raise Location(15998, "FieldPath field names may not be empty strings.")
+        if isinstance(value, bool) or is_number(value):
+            raise Location(17390, "$group does not support inclusion-style expressions")
 
 
 def parse_field(name: str, value: Any, context: PipelineContext) -> Accumulator:
@@ -158,7 +171,7 @@ class GroupNode(StageNode):
 
 def parse_count(spec: Any, context: PipelineContext) -> Stage:
     """`$count: name`, which is a `$group` and a `$project`."""
-    if not isinstance(spec, str):
+    if not is_string(spec):
         raise Location(40156, "the count field must be a non-empty string")
     if not spec:
         raise Location(40157, "the count field must be a non-empty string")
@@ -262,7 +275,13 @@ def parse_bucket(spec: Any, context: PipelineContext) -> Stage:
     """`$bucket`, which is a `$group` by the boundary below the value, in the order of boundaries."""
     if not isinstance(spec, dict):
         raise Location(40201, f"Argument to $bucket stage must be an object, but found type: {type_name(spec)}.")
-    for name in spec:
+    for name, value in spec.items():
+        if name == "boundaries" and not isinstance(value, list):
+            raise Location(
+                40200, f"The $bucket 'boundaries' field must be an array, but found type: {type_name(value)}."
+            )
+        if name == "output" and not isinstance(value, dict):
+            raise Location(40196, f"The $bucket 'output' field must be an object, but found type: {type_name(value)}.")
         if name not in ("groupBy", "boundaries", "default", "output"):
             raise Location(40197, f"Unrecognized option to $bucket: {name}.")
     if "groupBy" not in spec or "boundaries" not in spec:
@@ -276,6 +295,8 @@ def parse_bucket(spec: Any, context: PipelineContext) -> Stage:
             "The $bucket 'groupBy' field must be defined as a $-prefixed path or an expression object, but "
             f"found: {by}.",
         )
+    if "_id" in (spec.get("output") or ()):
+        raise Location(15948, "$bucket: a field named _id cannot be given in 'output'")
     boundaries = _boundaries(spec["boundaries"], context)
     default: Any = MISSING
     if "default" in spec:
@@ -290,16 +311,12 @@ def parse_bucket(spec: Any, context: PipelineContext) -> Stage:
                 "boundary.",
             )
     output = spec.get("output", {"count": {"$sum": 1}})
-    if not isinstance(output, dict):
-        raise Location(40196, f"The $bucket 'output' field must be an object, but found type: {type_name(output)}.")
     accumulators = {name: parse_field(name, value, context) for name, value in output.items()}
     key = _BucketKey(context.expressions.parse(by), boundaries, default)
     return Bucket(Group(key, accumulators, context.collation), spec)
 
 
 def _boundaries(given: Any, context: PipelineContext) -> list[Any]:
-    if not isinstance(given, list):
-        raise Location(40200, f"The $bucket 'boundaries' field must be an array, but found type: {type_name(given)}.")
     values = []
     for item in given:
         expression = context.expressions.parse(item)

@@ -92,7 +92,7 @@ class Lookup(Stage):
             if not is_string(value) and not isinstance(value, dict):
                 raise FailedToParse(f"$lookup argument 'from' must be a string or object, is type {type_name(value)}")
             return
-        if value is None:
+        if value is None and name != "pipeline":
             return
         wanted = {"pipeline": "array", "let": "object"}.get(name, "string")
         fits = {"array": isinstance(value, list), "object": isinstance(value, dict), "string": is_string(value)}[wanted]

@@ -2,12 +2,13 @@
 
 import random
 from collections.abc import Iterator
+from decimal import ROUND_HALF_EVEN
 from typing import Any, Final
 
-from bson import Int64
+from bson import Decimal128, Int64
 
 from ...common.errors import Location
-from ...common.numbers import is_number, whole_number
+from ...common.numbers import is_number, truncated, whole_number
 from ...common.values import Document, decode, type_name
 from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
@@ -212,11 +213,16 @@ class Sample(Stage):
                 raise Location(28748, f"unrecognized option to $sample: {name}")
             if not is_number(value):
                 raise Location(28746, "size argument to $sample must be a number")
-            if float(str(value)) <= 0:
-                raise Location(28747, "size argument to $sample must be a positive integer")
         if "size" not in spec:
             raise Location(28749, "$sample stage must specify a size")
-        return cls(int(float(str(spec["size"]))))
+        size = spec["size"]
+        if isinstance(size, Decimal128) and size.to_decimal().is_finite():
+            # A decimal is rounded where a double is cut.
+            size = Decimal128(size.to_decimal().to_integral_value(ROUND_HALF_EVEN))
+        whole = truncated(size)
+        if whole is None or whole <= 0:
+            raise Location(28747, "size argument to $sample must be a positive integer")
+        return cls(whole)
 
     def serialize(self) -> Document:
         """See `Stage.serialize`."""

@@ -33,8 +33,8 @@ STAGES: Final[dict[str, StageParser]] = {
 _KNOWN_ELSEWHERE: Final = frozenset(
     {
         "$changeStreamSplitLargeEvent", "$collStats", "$currentOp",
-        "$indexStats", "$listClusterCatalog", "$listLocalSessions", "$listSampledQueries", "$listSessions",
-        "$merge", "$out", "$planCacheStats", "$queryStats", "$querySettings", "$rankFusion", "$scoreFusion",
+        "$indexStats", "$listLocalSessions", "$listSampledQueries", "$listSessions",
+        "$merge", "$out", "$planCacheStats", "$queryStats", "$rankFusion", "$scoreFusion",
     }
 )  # fmt: skip
 _SEARCH: Final = frozenset({"$search", "$searchMeta", "$vectorSearch", "$listSearchIndexes"})

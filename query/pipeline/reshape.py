@@ -8,7 +8,7 @@ from bson import Int64
 from ...common.errors import Location, MongoError
 from ...common.field_paths import parse_field_path
 from ...common.paths import get_path
-from ...common.values import MISSING, Document, type_name
+from ...common.values import MISSING, Document, is_string, type_name
 from ..expression.base import DESCEND, KEEP, PRUNE, Expression
 from ..match.base import MatchNode
 from ..match.parse import parse_filter
@@ -155,12 +155,12 @@ class Unwind(Stage):
             for name, value in spec.items():
                 match name:
                     case "path":
-                        if not isinstance(value, str):
+                        if not is_string(value):
                             raise Location(
                                 28808, f"expected a string as the path for $unwind stage, got {type_name(value)}"
                             )
                     case "includeArrayIndex":
-                        if not isinstance(value, str) or not value:
+                        if not is_string(value) or not value:
                             raise Location(
                                 28810, "expected a non-empty string for the includeArrayIndex option to $unwind stage"
                             )
@@ -181,13 +181,17 @@ class Unwind(Stage):
             path = spec.get("path")
             if path is None:
                 raise Location(28812, "no path specified to $unwind stage")
-        elif isinstance(spec, str):
+        elif is_string(spec):
             path = spec
         else:
             raise Location(
                 15981,
                 f"expected either a string or an object as specification for $unwind stage, got {type_name(spec)}",
             )
+        if not path:
+            raise Location(28812, "no path specified to $unwind stage")
+        if "\0" in path:
+            raise Location(16419, "field path must not contain embedded null bytes")
         if not path.startswith("$"):
             raise Location(28818, f"path option to $unwind stage should be prefixed with a '$': {path}")
         return cls(parse_field_path(path[1:]), index, keep_empty)
@@ -216,9 +220,12 @@ class Unwind(Stage):
                 yield self._with(document, item, Int64(position))
         elif isinstance(value, list) or value is None or value is MISSING:
             if self.keep_empty:
-                yield self._with(document, MISSING if isinstance(value, list) else value, None)
+                yield self._with(document, MISSING, None) if isinstance(value, list) else self._kept(document)
         else:
             yield self._with(document, value, None)
+
+    def _kept(self, document: Document) -> Document:
+        return document if self.index is None else replaced(document, parse_field_path(self.index), None)
 
     def _with(self, document: Document, value: Any, position: Int64 | None) -> Document:
         row = replaced(document, self.path, value)
@@ -268,11 +275,11 @@ class Redact(Stage):
 
     def _level(self, document: Document, variables: dict[str, Any]) -> Any:
         verdict = self.expression.evaluate(document, variables)
-        if verdict == KEEP:
+        if verdict is KEEP:
             return document
-        if verdict == PRUNE:
+        if verdict is PRUNE:
             return MISSING
-        if verdict != DESCEND:
+        if verdict is not DESCEND:
             raise Location(
                 17053,
                 "$redact's expression should not return anything aside from the variables $$KEEP, $$DESCEND, and $$PRUNE",

@@ -35,7 +35,7 @@ def parse_update(
     if isinstance(update, list):
         if array_filters is not None:
             raise FailedToParse("arrayFilters may not be specified for pipeline-syle updates")
-        return PipelineParser(collator=collator, variables=values).parse(update)
+        return PipelineParser(collator=collator, variables=values, provided=frozenset({"CLUSTER_TIME"})).parse(update)
     if not next(iter(update), "").startswith("$"):
         if array_filters:
             raise FailedToParse("arrayFilters may not be specified for replacement-style updates")

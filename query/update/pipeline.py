@@ -4,13 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from bson import DatetimeMS
+from bson import DatetimeMS, Timestamp
 
 from ...common.errors import FailedToParse, InvalidOptions, Location
 from ...common.field_paths import parse_field_path
 from ...common.ordering import Collator
 from ...common.paths import as_object
-from ...common.values import MISSING, Document, type_name
+from ...common.values import MISSING, Document, is_string, type_name
 from ..expression.base import Expression
 from ..expression.parse import ParseContext, parse_expression
 from ..match.base import MatchNode
@@ -95,7 +95,7 @@ class PipelineUpdate(Update):
         now: DatetimeMS,
     ) -> tuple[Document, bool]:
         """See `Update.apply`."""
-        variables = {"NOW": now, **self._variables}
+        variables = {"NOW": now, "CLUSTER_TIME": Timestamp(int(now) // 1000, 1), **self._variables}
         result = document
         for step in self._steps:
             result = step.applied(result, variables)
@@ -106,9 +106,13 @@ class PipelineUpdate(Update):
 class PipelineParser:
     """Builds the steps of one pipeline."""
 
-    def __init__(self, *, collator: Collator | None, variables: Mapping[str, Any]) -> None:
+    def __init__(
+        self, *, collator: Collator | None, variables: Mapping[str, Any], provided: frozenset[str] = frozenset()
+    ) -> None:
+        """`provided` are variables that get their values when the steps are taken."""
         self._collator = collator
         self._variables = variables
+        self._names = frozenset(variables) | provided | {"NOW"}
 
     def parse(self, pipeline: list[Any]) -> PipelineUpdate:
         """The update of an array of stages."""
@@ -129,9 +133,7 @@ class PipelineParser:
                 return self._add_fields(name, spec)
             case "$project":
                 return Project(
-                    parse_projection(
-                        spec, collator=self._collator, find=False, defined_variables=frozenset(self._variables)
-                    )
+                    parse_projection(spec, collator=self._collator, find=False, defined_variables=self._names)
                 )
             case "$unset":
                 return self._unset(spec)
@@ -143,9 +145,7 @@ class PipelineParser:
                 raise InvalidOptions(f"{name} is not allowed to be used within an update")
 
     def _expression(self, spec: Any) -> Expression:
-        return parse_expression(
-            spec, ParseContext(collator=self._collator, variables=frozenset(self._variables) | {"NOW"})
-        )
+        return parse_expression(spec, ParseContext(collator=self._collator, variables=self._names))
 
     def _add_fields(self, name: str, spec: Any) -> Step:
         if not isinstance(spec, dict):
@@ -157,6 +157,8 @@ class PipelineParser:
         return AddFields(root)
 
     def _add_field(self, root: ProjectionNode, taken: set[tuple[str, ...]], path: tuple[str, ...], value: Any) -> None:
+        if isinstance(value, dict) and len(value) > 1 and next(iter(value)).startswith("$"):
+            raise Location(40181, "an expression specification must contain exactly one field")
         if isinstance(value, dict) and value and not next(iter(value)).startswith("$"):
             for name, item in value.items():
                 self._add_field(root, taken, (*path, *parse_field_path(name)), item)
@@ -173,14 +175,18 @@ class PipelineParser:
         node.compute(path[-1], self._expression(value))
 
     def _unset(self, spec: Any) -> Step:
-        names = [spec] if isinstance(spec, str) else spec
+        names = [spec] if is_string(spec) else spec
         if not isinstance(names, list):
             raise Location(31002, f"$unset specification must be a string or an array, but found {type_name(spec)}")
         if not names:
             raise Location(31119, "$unset specification must be a string or an array with at least one field")
         for item in names:
-            if not isinstance(item, str):
+            if not is_string(item):
                 raise Location(31120, "$unset specification must be a string or an array containing only string values")
+            if "\0" in item:
+                raise Location(9527900, "$unset: field paths cannot contain null bytes")
+        if len(set(names)) < len(names):
+            raise Location(31250, "Invalid $unset :: caused by :: Path collision")
         return Project(parse_projection(dict.fromkeys(names, 0), find=False))
 
     def _replace_root(self, spec: Any) -> Step:

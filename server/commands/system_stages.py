@@ -79,11 +79,17 @@ def _check(name: str, spec: Any, context: PipelineContext) -> None:
             spec, "$collStats",
             known=("latencyStats", "storageStats", "count", "queryExecStats", "operationStats", "targetAllNodes"),
         )  # fmt: skip
-        count = fields.take_document("count", default=None)
-        if count:
-            raise Location(31170, "count option to $collStats must be an empty object")
-        for option in ("latencyStats", "storageStats", "queryExecStats"):
+        for option in ("latencyStats", "storageStats", "count", "queryExecStats"):
             fields.take_document(option, default=None)
+        latency = spec.get("latencyStats")
+        if latency is not None:
+            inner = Fields(latency, "$collStats.latencyStats", known=("histograms",))
+            if "histograms" in latency and not isinstance(latency["histograms"], bool):
+                raise inner.wrong_type("histograms", latency["histograms"], "type 'bool'")
+        if spec.get("count"):
+            raise Location(31170, "count option to $collStats must be an empty object")
+        if spec.get("queryExecStats"):
+            raise Location(31141, "queryExecStats option to $collStats must be an empty object")
     elif name == "$indexStats":
         if not isinstance(spec, dict) or spec:
             raise Location(28803, "The $indexStats stage specification must be an empty object")
@@ -94,6 +100,27 @@ def _check(name: str, spec: Any, context: PipelineContext) -> None:
             raise FailedToParse(
                 f"$planCacheStats parameters object may contain only 'allHosts' field. Found: {unknown[0]}"
             )
+        if "allHosts" in spec and not isinstance(spec["allHosts"], bool):
+            raise Location(13111, f"wrong type for field (allHosts) {type_name(spec['allHosts'])} != bool")
+        if spec.get("allHosts"):
+            raise Location(4503200, "$planCacheStats stage supports allHosts parameter only for sharded clusters")
+    elif name == "$querySettings":
+        if not isinstance(spec, dict):
+            raise FailedToParse(f"$querySettings value must be an object. Found: {type_name(spec)}")
+        if context.namespace.database != "admin":
+            raise InvalidNamespace("$querySettings must be run against the 'admin' database with {aggregate: 1}")
+        fields = Fields(spec, name, known=("showDebugQueryShape",))
+        if "showDebugQueryShape" in spec and not isinstance(spec["showDebugQueryShape"], bool):
+            raise fields.wrong_type("showDebugQueryShape", spec["showDebugQueryShape"], "type 'bool'")
+    elif name == "$listClusterCatalog":
+        if context.namespace.collection != "$cmd.aggregate":
+            raise Location(9621301, "The $listClusterCatalog stage must be run on a database")
+        if not isinstance(spec, dict):
+            raise Location(9621302, f"The $listClusterCatalog stage must be an object, found: {type_name(spec)}")
+        fields = Fields(spec, name, known=("shards", "balancingConfiguration"))
+        for option, value in spec.items():
+            if not isinstance(value, bool):
+                raise fields.wrong_type(option, value, "type 'bool'")
     elif name == "$currentOp":
         if not isinstance(spec, dict):
             raise TypeMismatch(f"$currentOp options must be specified in an object, but found: {type_name(spec)}")
@@ -147,16 +174,18 @@ def system_rows(services: Services, stage: str, spec: Any, context: PipelineCont
         "$collStats": _collection_stats,
         "$currentOp": _current_operations,
         "$indexStats": _index_stats,
+        "$listClusterCatalog": _catalog,
         "$listLocalSessions": _sessions,
         "$listSessions": _sessions,
         "$planCacheStats": _nothing,
+        "$querySettings": _nothing,
     }
     make = makers[stage]
     return SystemRows(stage, lambda snapshot: make(services, spec, context, snapshot))
 
 
 def _nothing(services: Services, spec: Any, context: PipelineContext, snapshot: Snapshot) -> list[Document]:
-    """Plans are made for each query anew: none is cached."""
+    """No plan is cached, each is made anew; and no query has settings."""
     return []
 
 
@@ -308,6 +337,23 @@ def _sessions(services: Services, spec: Any, context: PipelineContext, snapshot:
     return list(local_sessions(services, listed_users("$listLocalSessions", spec)))
 
 
+def _catalog(services: Services, spec: Any, context: PipelineContext, snapshot: Snapshot) -> list[Document]:
+    """The collections of the database, or of all of them where it is `admin`."""
+    database = context.namespace.database
+    names = services.catalog.list_databases() if database == "admin" else [database]
+    rows: list[Document] = []
+    for name in names:
+        for collection in services.catalog.list_collections(name):
+            listed = collection.listing()
+            row: Document = {"db": name, "ns": f"{name}.{listed['name']}", "type": listed["type"]}
+            row |= {key: listed[key] for key in ("options", "info", "idIndex") if key in listed}
+            row["sharded"] = False
+            if spec.get("shards"):
+                row["shards"] = []
+            rows.append(row)
+    return rows
+
+
 def _parser(name: str) -> Callable[[Any, PipelineContext], Stage]:
     return lambda spec, context: SystemStage(name, spec, context)
 
@@ -315,6 +361,7 @@ def _parser(name: str) -> Callable[[Any, PipelineContext], Stage]:
 def register_system_stages() -> None:
     """Make the stages known to the parser of pipelines."""
     for name in (
-        "$collStats", "$currentOp", "$indexStats", "$listLocalSessions", "$listSessions", "$planCacheStats",
+        "$collStats", "$currentOp", "$indexStats", "$listClusterCatalog", "$listLocalSessions", "$listSessions",
+        "$planCacheStats", "$querySettings",
     ):  # fmt: skip
         register(name, _parser(name))
