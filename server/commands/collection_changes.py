@@ -199,6 +199,9 @@ class _Change:
         if changed_index is not None and changed_index.unique and not self._was_unique(catalog, target, changed_index):
             await self._rebuild_unique(catalog, target, changed_index)
         await catalog.modify_many(changes)
+        if "timeseries" in self._options and self._services.buckets is not None:
+            # What is open was opened under the old span.
+            self._services.buckets.forget(target)
         return reply
 
     def _was_unique(self, catalog: Catalog, target: Namespace, spec: IndexSpec) -> bool:
@@ -288,6 +291,8 @@ class _Change:
             if index.is_id:
                 raise InvalidOptions("cannot set 'prepareUnique' on the _id index")
             if prepare != before:
+                if options:
+                    raise InvalidOptions("prepareUnique cannot be changed together with other options of an index")
                 options["prepareUnique"] = prepare or None
                 reply["prepareUnique_old"], reply["prepareUnique_new"] = before, prepare
         if unique is not None:
