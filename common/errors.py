@@ -202,6 +202,10 @@ class NamespaceExists(MongoError, number=48):
     """The name is taken."""
 
 
+class InvalidRoleModification(MongoError, number=49):
+    """A role cannot be changed like that."""
+
+
 class MaxTimeMSExpired(MongoError, number=50):
     """The operation ran longer than its maxTimeMS."""
 

@@ -165,6 +165,19 @@ _ALL_ACTIONS: Final = (
     | frozenset({"dropConnections", "renameCollection", "reIndex"})
 )
 ACTIONS: Final = _ALL_ACTIONS
+GRANTABLE_ACTIONS: Final = ACTIONS | _actions(
+    "addShard analyze anyAction auditConfigure auditLogRotate authSchemaUpgrade bypassWriteBlockingMode"
+    " checkMetadataConsistency cleanupOrphaned cleanupStructuredEncryptionData closeAllDatabases"
+    " compactStructuredEncryptionData cpuProfiler createDatabase createSearchIndexes dropSearchIndex enableSharding"
+    " flushRouterConfig forceUUID fsyncUnlock getClusterParameter getDatabaseVersion getShardMap getShardVersion"
+    " internal issueDirectShardOperations killAnyCursor listCachedAndActiveUsers listSearchIndexes listShards moveChunk"
+    " moveCollection oidReset querySettings queryStatsRead refineCollectionShardKey removeShard repairDatabase"
+    " replSetHeartbeat replSetReconfig replSetResizeOplog replSetStateChange reshardCollection resync"
+    " rotateCertificates serverStatus setChangeStreamState setClusterParameter setUserWriteBlockMode shardCollection"
+    " shardedDataDistribution splitChunk splitVector touch unshardCollection updateRole updateSearchIndex updateUser"
+    " useUUID viewUser"
+)
+"""What a role may name; MongoDB has commands for all of them, this server not for each."""
 _OF_EVERY_DATABASE: Final = tuple(_database_roles("x"))
 _OF_ADMIN: Final = _admin_roles()
 

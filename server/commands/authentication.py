@@ -205,4 +205,7 @@ class Authenticate(Command):
     async def run(self, context: Context, request: Request) -> Document:
         """Refuse."""
         mechanism = request.body.get("mechanism")
+        if mechanism in MECHANISMS:
+            # Passwords are proven by saslStart.
+            raise AuthenticationFailed("Authentication failed.")
         raise MechanismUnavailable(f"Received authentication for mechanism {mechanism} which is not enabled")
