@@ -20,7 +20,15 @@ from .open_buckets import OpenBucket
 
 
 class BucketsChanged(Exception):
-    """What was placed has to be placed again: a bucket is no longer what it was."""
+    """What was placed has to be placed again: a bucket is no longer what it was.
+
+    Attributes:
+        duplicate: the id of a new bucket was taken.
+    """
+
+    def __init__(self, duplicate: DuplicateKey | None = None) -> None:
+        super().__init__()
+        self.duplicate = duplicate
 
 
 @dataclass(slots=True)
@@ -90,8 +98,10 @@ class BucketCommits:
                 bucket.staged, bucket.writing = False, True
             try:
                 report = await self._store(buckets)
-            except (BucketsChanged, DuplicateKey):
+            except BucketsChanged:
                 self._give_up(buckets, waiting, BucketsChanged())
+            except DuplicateKey as error:
+                self._give_up(buckets, waiting, BucketsChanged(error))
             except Exception as error:
                 # Whatever it is, nobody may be left waiting for it; those who wait raise it to their clients.
                 self._give_up(buckets, waiting, error)

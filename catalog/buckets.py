@@ -42,6 +42,7 @@ class BucketLimits:
         expired_max: beyond it, an attempt to make room ends.
         cache_bytes: what active buckets share, each getting half of an even part.
         version: schema version that new buckets are written in.
+        retries_on_duplicates: how often new ids are tried where those of new buckets are taken.
     """
 
     count_max: int = 1000
@@ -54,6 +55,7 @@ class BucketLimits:
     expired_max: int = 3
     cache_bytes: int = 1024 * 1024 * 1024
     version: int = 2
+    retries_on_duplicates: int = 5
 
 
 class BucketCatalog:
@@ -78,8 +80,10 @@ class BucketCatalog:
 
         Raises:
             NamespaceNotFound: the collection has gone.
+            DuplicateKey: new buckets met ids that are taken, again and again.
             MongoError, StorageError: nothing was stored.
         """
+        duplicates = 0
         while True:
             buckets = self._catalog.get(namespace)
             if buckets is None or buckets.timeseries is None:
@@ -91,7 +95,10 @@ class BucketCatalog:
             counters["numWaits"] += self.commits.under_way
             try:
                 await self.commits.commit()
-            except BucketsChanged:
+            except BucketsChanged as changed:
+                duplicates += changed.duplicate is not None
+                if changed.duplicate is not None and duplicates > self.limits.retries_on_duplicates:
+                    raise changed.duplicate from None
                 continue
             counters["numMeasurementsCommitted"] += batch.measurements
             return

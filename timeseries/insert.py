@@ -23,6 +23,7 @@ _CACHE_BYTES_MIN: Final = 256 << 20
 _AT_RUN_TIME: Final = (
     "timeseriesBucketMinSize",
     "timeseriesIdleBucketExpiryMemoryUsageThreshold",
+    "timeseriesInsertMaxRetriesOnDuplicates",
     "timeseriesLargeMeasurementThreshold",
 )
 
@@ -122,6 +123,7 @@ def _limits(services: Services) -> BucketLimits:
         size_min=int(parameters["timeseriesBucketMinSize"]),
         large_measurement=int(parameters["timeseriesLargeMeasurementThreshold"]),
         version=int(parameters["timeseriesBucketVersion"]),
+        retries_on_duplicates=int(parameters["timeseriesInsertMaxRetriesOnDuplicates"]),
         memory_max=threshold if threshold > 0 else memory_bytes * _IDLE_SHARE_PER_MILLE // 1000,
         expired_max=int(parameters["timeseriesIdleBucketExpiryMaxCountPerAttempt"]),
         cache_bytes=max((memory_bytes - _CACHE_LEFT_BYTES) // 2, _CACHE_BYTES_MIN),

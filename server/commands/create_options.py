@@ -144,11 +144,11 @@ def _clustered(fields: Fields, namespace: Namespace, options: Document) -> None:
     if not isinstance(value, dict):
         if isinstance(value, bool | int | float) or type_name(value) == "decimal":
             truth = fields.take_bool("clusteredIndex")
+            if fields.has("timeseries"):
+                if truth and namespace.is_buckets:
+                    return
+                raise InvalidOptions(f"{namespace}: 'timeseries' is not allowed with 'clusteredIndex'")
             if not truth:
-                if fields.has("timeseries"):
-                    raise InvalidOptions(f"{namespace}: 'timeseries' is not allowed with 'clusteredIndex'")
-                return
-            if namespace.is_buckets and fields.has("timeseries"):
                 return
             raise Location(
                 5979703, "The 'clusteredIndex' legacy format {clusteredIndex: <bool>} is only supported for buckets"

@@ -4,7 +4,7 @@ import math
 from itertools import pairwise
 from typing import Any
 
-from bson import DatetimeMS, Decimal128, Int64, ObjectId
+from bson import Binary, Code, DatetimeMS, DBRef, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -34,8 +34,20 @@ NUMBERS = st.one_of(
 SCALARS = st.one_of(
     NUMBERS, st.sampled_from(["", "p", "q", None, True, False, DatetimeMS(5), ObjectId(b"twelve bytes"), b"\1"])
 )
+OTHERS = st.sampled_from(
+    [
+        MinKey(),
+        MaxKey(),
+        Timestamp(1, 2),
+        Regex("a", "i"),
+        Code("f()"),
+        Code("g()", {"v": 1}),
+        Binary(b"x", 5),
+        DBRef("c", 1),
+    ]
+)
 VALUES = st.one_of(
-    NUMBERS, SCALARS, st.lists(SCALARS, max_size=3), st.dictionaries(st.sampled_from("ab"), SCALARS, max_size=2)
+    NUMBERS, SCALARS, OTHERS, st.lists(SCALARS, max_size=3), st.dictionaries(st.sampled_from("ab"), SCALARS, max_size=2)
 )
 OPERANDS = st.one_of(SCALARS, st.lists(NUMBERS, max_size=2))
 OPERATORS = st.sampled_from(["$eq", "$gt", "$gte", "$lt", "$lte", "$ne"])
