@@ -10,7 +10,7 @@ from ...common.errors import BadValue, CommandNotFound, IllegalOperation, Invali
 from ...common.limits import SERVER_VERSION
 from ...common.values import Document, encode
 from ...query.execute import Execution
-from ...query.match.base import MatchNode
+from ...query.match.base import AlwaysTrue, MatchNode
 from ...query.plan.batches import Batch
 from ...query.plan.explain import command_shape, execution_stats, plan_document, query_planner
 from ...query.plan.nodes import PlanNode
@@ -111,7 +111,14 @@ def _edit_of_measurements(services: Services, namespace: Any, statement: Any, le
     if collection is None or collection.kind != "timeseries":
         return None
     root = explain_edit(services, collection, statement, let)
-    return Read(root=root, namespace=namespace.buckets, source=Source(namespace, collection), leaf=Planned(root, []))
+    matcher = getattr(root.inputs[0], "matcher", None)
+    return Read(
+        root=root,
+        namespace=namespace.buckets,
+        source=Source(namespace, collection),
+        leaf=Planned(root, []),
+        matcher=matcher if isinstance(matcher, MatchNode) else AlwaysTrue(),
+    )
 
 
 def _write(services: Services, namespace: Any, selection: Selection, stage: str, *, multi: bool) -> Read:
