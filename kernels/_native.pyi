@@ -236,6 +236,38 @@ class TextSearch:
             ValueError: the bytes are no BSON.
         """
 
+@final
+class SphereRegion:
+    """A region of the sphere that stored geometries are compared with."""
+
+    @staticmethod
+    def of_geometry(document: bytes) -> SphereRegion:
+        """The geometry that is the first value of a raw document.
+
+        Raises:
+            ValueError: it is none.
+        """
+
+    @staticmethod
+    def of_cap(centre: tuple[float, float, float], radius: float) -> SphereRegion:
+        """All points within an angle, in radians, of a point of the unit sphere."""
+
+    def holds(self, document: bytes) -> bool:
+        """Whether the first value of a raw document is a geometry all of which lies in the region.
+
+        Raises:
+            ValueError: the bytes are no BSON.
+        """
+
+    def meets(self, document: bytes) -> bool:
+        """Whether the first value of a raw document is a geometry that has a point in common with the region.
+
+        Raises: as `holds`.
+        """
+
+def ring_crosses_itself(vertices: Sequence[tuple[float, float, float]]) -> bool:
+    """Whether two sides of a closed line on the unit sphere meet that are no neighbours."""
+
 def cover_cap(longitude: float, latitude: float, radius: float, count: int) -> list[tuple[int, int]]:
     """Ranges of the cells that can have a part in a circle of the sphere; degrees, and the radius an angle in radians.
 

@@ -8,7 +8,8 @@ from bson import Decimal128
 from ...common.display import element_text, value_text
 from ...common.errors import BadValue, Location, NoQueryExecutionPlans
 from ...common.paths import path_values
-from ...common.values import Document
+from ...common.values import Document, encode
+from ...kernels import SphereRegion
 from .base import MatchContext, MatchNode, PathNode, Predicate, ValueTest, Variables
 from .geometries import (
     Box,
@@ -47,21 +48,26 @@ class GeoMatch(PathNode):
 
     def value_test(self, variables: Variables | None = None) -> ValueTest:
         """See `MatchNode.value_test`."""
-        region, within = self.region, self.operator == "$geoWithin"
+        region = self.region
+        if isinstance(region, (Box, Circle, FlatPolygon)):
 
-        def test(value: Any) -> bool:
-            if not isinstance(value, (dict, list)):
-                return False
-            geometry = stored(value)
-            if geometry is None:
-                return False
-            if isinstance(region, (Box, Circle, FlatPolygon)):
-                return geometry.pair is not None and region.contains(geometry.pair)
-            if within or isinstance(region, Cap):
-                return geometry.within(region)
-            return geometry.intersects(region)
+            def flat(value: Any) -> bool:
+                geometry = stored(value) if isinstance(value, (dict, list)) else None
+                return geometry is not None and geometry.pair is not None and region.contains(geometry.pair)
 
-        return test
+            return flat
+        native = _sphere_region(region, self.operand)
+        test = native.holds if self.operator == "$geoWithin" else native.meets
+        return lambda value: isinstance(value, (dict, list)) and test(encode({"": value}))
+
+
+def _sphere_region(region: Geometry | Cap, operand: Document) -> SphereRegion:
+    if isinstance(region, Cap):
+        return SphereRegion.of_cap(region.centre, region.radius)
+    geometry = operand["$geometry"]
+    if isinstance(geometry, dict) and "type" not in geometry and "coordinates" in geometry:
+        geometry = {"type": "Point", **geometry}
+    return SphereRegion.of_geometry(encode({"": geometry}))
 
 
 class BucketGeoMatch(MatchNode):

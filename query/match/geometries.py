@@ -10,7 +10,7 @@ from bson import Decimal128
 from ...common.errors import BadValue
 from ...common.numbers import is_number
 from ...common.values import Document
-from .sphere import Arc, Cap, Polygon, Ring, Vector, angle, angle_to_arc, meet, on_arc, place, vector
+from .sphere import Polygon, Ring, Vector, angle, angle_to_arc, place, vector
 
 STRICT_WINDING: Final = "urn:x-mongodb:crs:strictwinding:EPSG:4326"
 _CRS_NAMES: Final = ("urn:ogc:def:crs:OGC:1.3:CRS84", "EPSG:4326", STRICT_WINDING)
@@ -47,23 +47,6 @@ class Geometry:
         self.on_sphere = on_sphere
         self.kind = kind
 
-    def within(self, region: "Geometry | Cap") -> bool:
-        """Whether all of it lies in the region's polygons, or in the cap."""
-        if not self.on_sphere:
-            return False
-        areas: Sequence[Polygon | Cap] = (region,) if isinstance(region, Cap) else region.polygons
-        return (
-            all(any(area.contains(point) for area in areas) for point in self.points)
-            and all(any(area.contains_arcs(line) for area in areas) for line in self.lines)
-            and all(any(_holds(area, polygon) for area in areas) for polygon in self.polygons)
-        )
-
-    def intersects(self, other: "Geometry") -> bool:
-        """Whether the two have a point in common."""
-        if not (self.on_sphere and other.on_sphere):
-            return False
-        return self._reaches(other) or other._reaches(self)
-
     def angle_to(self, longitude: float, latitude: float) -> float:
         """The angle between a place on the sphere and the nearest point of the geometry."""
         if self.pair is not None:
@@ -75,38 +58,6 @@ class Geometry:
         arcs += [arc for polygon in self.polygons for arc in polygon.arcs()]
         angles = [angle(point, own) for own in self.points]
         return min(*angles, *(angle_to_arc(point, arc) for arc in arcs), math.pi, math.pi)
-
-    def _reaches(self, other: "Geometry") -> bool:
-        for point in self.points:
-            if (
-                any(_same(point, candidate) for candidate in other.points)
-                or any(on_arc(point, arc) for line in other.lines for arc in line)
-                or any(polygon.contains(point) for polygon in other.polygons)
-            ):
-                return True
-        for line in self.lines:
-            if any(_lines_meet(line, candidate) for candidate in other.lines):
-                return True
-            if any(polygon.meets_arcs(line) for polygon in other.polygons):
-                return True
-        return any(polygon.overlaps(candidate) for polygon in self.polygons for candidate in other.polygons)
-
-
-def _same(a: Vector, b: Vector) -> bool:
-    return on_arc(a, (b, b))
-
-
-def _lines_meet(first: Sequence[Arc], second: Sequence[Arc]) -> bool:
-    return any(meet(one, other) for one in first for other in second)
-
-
-def _holds(area: Polygon | Cap, polygon: Polygon) -> bool:
-    if not area.contains_arcs(list(polygon.outer.arcs())):
-        return False
-    if isinstance(area, Cap):
-        return True
-    # A hole of the area inside the polygon would be a part of the polygon that is outside.
-    return not any(polygon.contains(hole.vertices[0]) and not polygon.on_edge(hole.vertices[0]) for hole in area.holes)
 
 
 # Reading.

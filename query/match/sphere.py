@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
+from ...kernels import ring_crosses_itself
+
 Vector = tuple[float, float, float]
 Arc = tuple[Vector, Vector]
 
@@ -88,13 +90,6 @@ def cross_properly(first: Arc, second: Arc) -> bool:
     return acb * bda > 0 and acb * cbd > 0 and acb * dac > 0
 
 
-def meet(first: Arc, second: Arc) -> bool:
-    """Whether two arcs have a point in common."""
-    if cross_properly(first, second):
-        return True
-    return on_arc(first[0], second) or on_arc(first[1], second) or on_arc(second[0], first) or on_arc(second[1], first)
-
-
 def _normalized(vector: Vector) -> Vector:
     length = math.sqrt(dot(vector, vector)) or 1.0
     return (vector[0] / length, vector[1] / length, vector[2] / length)
@@ -155,12 +150,7 @@ class Ring:
 
     def crosses_itself(self) -> bool:
         """Whether sides that are no neighbours meet."""
-        arcs = list(self.arcs())
-        for at, arc in enumerate(arcs):
-            for other in range(at + 2, len(arcs)):
-                if (at, other) != (0, len(arcs) - 1) and meet(arc, arcs[other]):
-                    return True
-        return False
+        return ring_crosses_itself(self.vertices)
 
 
 def _area_to_the_left(vertices: Sequence[Vector]) -> float:
@@ -203,33 +193,6 @@ class Polygon:
             return False
         return not any(cross_properly(arc, side) for side in self.arcs() for arc in arcs)
 
-    def contains_inside(self, point: Vector) -> bool:
-        """Whether a point is inside and on no side."""
-        return not self.on_edge(point) and self.contains(point)
-
-    def overlaps(self, other: "Polygon") -> bool:
-        """Whether the two share more than points of their sides."""
-        if any(self.contains_inside(point) for point in other.witnesses()):
-            return True
-        if any(other.contains_inside(point) for point in self.witnesses()):
-            return True
-        sides = list(other.arcs())
-        return any(cross_properly(arc, side) for arc in self.arcs() for side in sides)
-
-    def witnesses(self) -> Iterator[Vector]:
-        """Points that tell where the polygon is: its corners, and its middle."""
-        yield from self.outer.vertices
-        total = [sum(axis) for axis in zip(*self.outer.vertices, strict=True)]
-        length = math.sqrt(sum(part * part for part in total))
-        if length > _TOUCH:
-            yield (total[0] / length, total[1] / length, total[2] / length)
-
-    def meets_arcs(self, arcs: Sequence[Arc]) -> bool:
-        """Whether any part of some arcs is inside."""
-        if any(self.contains(arc[0]) for arc in arcs):
-            return True
-        return any(meet(arc, side) for side in self.arcs() for arc in arcs)
-
 
 class Cap:
     """All points within an angle of a centre."""
@@ -237,11 +200,3 @@ class Cap:
     def __init__(self, centre: Vector, radius: float) -> None:
         self.centre = centre
         self.radius = radius
-
-    def contains(self, point: Vector) -> bool:
-        """Whether a point is within the angle."""
-        return angle(self.centre, point) <= self.radius + 1e-15
-
-    def contains_arcs(self, arcs: Sequence[Arc]) -> bool:
-        """Whether all of some arcs are inside."""
-        return all(self.contains(end) for arc in arcs for end in arc)

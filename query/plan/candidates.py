@@ -72,7 +72,8 @@ def candidates(
         for maker in makers(index, collation_document(wanted), predicates):
             candidate = candidate_of(index, maker, wanted)
             narrowed = not candidate.bounds.fields[0].unbounded
-            sorts = candidate.sorts and wanted.sort is not None and index.kind == "btree" and not index.sparse
+            whole = index.kind in ("btree", "hashed") and not index.sparse
+            sorts = candidate.sorts and wanted.sort is not None and whole
             # A sparse index has fewer documents, all of which have a field.
             fewer = index.kind == "btree" and index.sparse and _asks_for(predicates, index.paths[0])
             if narrowed or sorts or fewer:

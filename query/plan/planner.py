@@ -361,7 +361,7 @@ def _min_max(collection: Collection, wanted: Wanted, index: IndexSpec | None) ->
     if index is None:
         raise Location(51173, "When using min()/max() a hint of which index to use must be provided")
     for bound in (wanted.min, wanted.max):
-        if bound is not None and list(bound) != list(index.key):
+        if bound is not None and (index.kind != "btree" or list(bound) != list(index.key)):
             raise Location(51174, f"The index chosen is not compatible with min/max: {index.key}")
     low = b"" if wanted.min is None else collated_key_string(index, wanted.min, list(index.descending))
     high = b"\xff" * 8 if wanted.max is None else collated_key_string(index, wanted.max, list(index.descending))

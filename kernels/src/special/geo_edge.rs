@@ -3,12 +3,14 @@
 use crate::elements::elements;
 use crate::index_edge::{with_collation, Keys};
 use crate::keystring::Failure;
-use crate::special::cells::{cap, covering, search_ranges, Region};
+use crate::special::cells::{self, cap, covering, search_ranges};
 use crate::special::edge::reply;
 use crate::special::flat::{FlatKeys, Plane};
-use crate::special::geojson::geometry;
+use crate::special::geojson::{geometry, Geometry};
 use crate::special::paths::split;
+use crate::special::relations;
 use crate::special::sphere_keys::{SphereField, SphereKeys};
+use crate::special::vectors::Ring;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -97,23 +99,67 @@ fn cover_cap(longitude: f64, latitude: f64, radius: f64, count: usize) -> Vec<(u
 
 #[pyfunction]
 fn cover_geometry(document: &[u8], count: usize) -> PyResult<Vec<(u64, u64)>> {
+    let found = first_geometry(document)?.map_err(PyValueError::new_err)?;
+    Ok(search_ranges(&covering(
+        &cells::Region::Geometry(&found),
+        count,
+        30,
+    )))
+}
+
+/// A region of the sphere that stored geometries are compared with.
+#[pyclass(frozen, module = "bucketd.kernels._native")]
+struct SphereRegion {
+    region: relations::Region,
+}
+
+/// The geometry that is the first value of a document.
+fn first_geometry(document: &[u8]) -> PyResult<Result<Geometry, String>> {
     let first = elements(document)
         .map_err(Failure::from)?
         .next()
         .ok_or_else(|| PyValueError::new_err("the document is empty"))?
         .map_err(Failure::from)?;
-    let found = geometry(first).map_err(PyValueError::new_err)?;
-    Ok(search_ranges(&covering(
-        &Region::Geometry(&found),
-        count,
-        30,
-    )))
+    Ok(geometry(first))
+}
+
+#[pymethods]
+impl SphereRegion {
+    #[staticmethod]
+    fn of_geometry(document: &[u8]) -> PyResult<Self> {
+        let found = first_geometry(document)?.map_err(PyValueError::new_err)?;
+        Ok(SphereRegion {
+            region: relations::Region::new(relations::Area::Geometry(found)),
+        })
+    }
+
+    #[staticmethod]
+    fn of_cap(centre: [f64; 3], radius: f64) -> Self {
+        SphereRegion {
+            region: relations::Region::new(relations::Area::Cap { centre, radius }),
+        }
+    }
+
+    fn holds(&self, document: &[u8]) -> PyResult<bool> {
+        Ok(first_geometry(document)?.is_ok_and(|found| self.region.holds(&found)))
+    }
+
+    fn meets(&self, document: &[u8]) -> PyResult<bool> {
+        Ok(first_geometry(document)?.is_ok_and(|found| self.region.meets(&found)))
+    }
+}
+
+#[pyfunction]
+fn ring_crosses_itself(vertices: Vec<[f64; 3]>) -> bool {
+    vertices.len() > 3 && relations::crosses_itself(&Ring::new(vertices, false))
 }
 
 /// Add these to the module.
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<SphereKeyMaker>()?;
     module.add_class::<FlatKeyMaker>()?;
+    module.add_class::<SphereRegion>()?;
+    module.add_function(wrap_pyfunction!(ring_crosses_itself, module)?)?;
     module.add_function(wrap_pyfunction!(cover_cap, module)?)?;
     module.add_function(wrap_pyfunction!(cover_geometry, module)?)
 }

@@ -2,6 +2,7 @@
 
 use crate::decimal::{self, Decimal};
 use crate::elements::{self, elements, find, fixed, kind, Element};
+use crate::special::relations::crosses_itself;
 use crate::special::vectors::{vector, Polygon, Ring, Vector};
 
 /// Why a value is no geometry, in words for people.
@@ -9,6 +10,16 @@ pub type Fault = String;
 
 const STRICT_WINDING: &[u8] = b"urn:x-mongodb:crs:strictwinding:EPSG:4326";
 const CRS_NAMES: [&[u8]; 2] = [b"urn:ogc:def:crs:OGC:1.3:CRS84", b"EPSG:4326"];
+
+const KINDS: [&[u8]; 7] = [
+    b"Point",
+    b"LineString",
+    b"Polygon",
+    b"MultiPoint",
+    b"MultiLineString",
+    b"MultiPolygon",
+    b"GeometryCollection",
+];
 
 /// Points, lines and polygons together.
 #[derive(Default)]
@@ -133,7 +144,7 @@ fn ring(element: Element<'_>, left: bool) -> Result<Ring, Fault> {
         return Err("Loop is not valid: Duplicate vertices".into());
     }
     let ring = Ring::new(vertices, left);
-    if ring.crosses_itself() {
+    if crosses_itself(&ring) {
         return Err("Loop is not valid: Edges cross".into());
     }
     Ok(ring)
@@ -270,7 +281,9 @@ fn geojson(object: &[u8], kind_name: &[u8], geometry: &mut Geometry) -> Result<(
 pub fn geometry(element: Element<'_>) -> Result<Geometry, Fault> {
     let mut geometry = Geometry::default();
     if element.kind == kind::OBJECT {
-        if let Some(kind_name) = text(element.value, b"type") {
+        let kind_name = text(element.value, b"type");
+        // Whatever else an object calls its type, it may be a pair of numbers.
+        if let Some(kind_name) = kind_name.filter(|name| KINDS.contains(name)) {
             geojson(element.value, kind_name, &mut geometry)?;
             return Ok(geometry);
         }

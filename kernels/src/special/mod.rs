@@ -7,6 +7,7 @@ mod geo_edge;
 mod geojson;
 mod language;
 mod paths;
+mod relations;
 mod sphere_keys;
 mod text_edge;
 mod text_keys;

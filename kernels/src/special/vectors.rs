@@ -61,8 +61,13 @@ pub fn on_arc(point: Vector, a: Vector, b: Vector) -> bool {
     distance_to_arc(point, a, b) < TOUCH
 }
 
+/// Whether two points are one.
+pub fn same(a: Vector, b: Vector) -> bool {
+    angle(a, b) < TOUCH
+}
+
 /// Whether two arcs cross at a point inside both.
-fn cross_properly(a: Vector, b: Vector, c: Vector, d: Vector) -> bool {
+pub fn cross_properly(a: Vector, b: Vector, c: Vector, d: Vector) -> bool {
     let (ab, cd) = (cross(a, b), cross(c, d));
     let turns = [-dot(ab, c), dot(ab, d), -dot(cd, b), dot(cd, a)];
     if turns.iter().any(|turn| turn.abs() < 1e-15) {
@@ -71,7 +76,7 @@ fn cross_properly(a: Vector, b: Vector, c: Vector, d: Vector) -> bool {
     turns.iter().all(|turn| turn * turns[0] > 0.0)
 }
 
-fn meet(a: Vector, b: Vector, c: Vector, d: Vector) -> bool {
+pub fn meet(a: Vector, b: Vector, c: Vector, d: Vector) -> bool {
     cross_properly(a, b, c, d)
         || on_arc(a, c, d)
         || on_arc(b, c, d)
@@ -83,11 +88,11 @@ fn scaled(a: Vector, by: f64) -> Vector {
     a.map(|part| part * by)
 }
 
-fn sum(a: Vector, b: Vector) -> Vector {
+pub fn sum(a: Vector, b: Vector) -> Vector {
     [a[0] + b[0], a[1] + b[1], a[2] + b[2]]
 }
 
-fn normalized(a: Vector) -> Vector {
+pub fn normalized(a: Vector) -> Vector {
     let size = length(a);
     if size == 0.0 {
         a
@@ -178,20 +183,6 @@ impl Ring {
             })
             .count()
     }
-
-    /// Whether sides that are no neighbours meet.
-    pub fn crosses_itself(&self) -> bool {
-        let arcs: Vec<_> = self.arcs().collect();
-        let last = arcs.len() - 1;
-        for (at, &(a, b)) in arcs.iter().enumerate() {
-            for (other, &(c, d)) in arcs.iter().enumerate().skip(at + 2) {
-                if (at, other) != (0, last) && meet(a, b, c, d) {
-                    return true;
-                }
-            }
-        }
-        false
-    }
 }
 
 /// What the turns at the corners leave of a full turn.
@@ -219,6 +210,16 @@ impl Polygon {
             .chain(self.holes.iter().flat_map(Ring::arcs))
     }
 
+    pub fn on_edge(&self, point: Vector) -> bool {
+        self.outer.on_edge(point) || self.holes.iter().any(|hole| hole.on_edge(point))
+    }
+
+    /// Whether a point is inside or on a side.
+    pub fn covers(&self, point: Vector) -> bool {
+        self.on_edge(point) || self.contains(point)
+    }
+
+    /// Whether a point that lies on no side is inside.
     pub fn contains(&self, point: Vector) -> bool {
         self.outer.contains(point) && !self.holes.iter().any(|hole| hole.contains(point))
     }
