@@ -8,10 +8,10 @@ from ...common.values import Document, type_name
 from ..match.base import holds
 from ..match.text import TextMatch
 from ..plan.nodes import PlanNode
-from . import densify, facet, geo_near, group, join, order, reshape, windows
+from . import densify, facet, geo_near, group, join, order, rank_fusion, reshape, windows
 from .base import Fields, PipelineContext, Stage, StageParser
 from .order import Limit, Skip, Sort
-from .reshape import Match
+from .reshape import Match, Reshape
 
 __all__ = ["STAGES", "Pipeline", "PipelineContext", "parse_pipeline"]
 
@@ -25,6 +25,7 @@ STAGES: Final[dict[str, StageParser]] = {
     **group.STAGES,
     **join.STAGES,
     **order.STAGES,
+    **rank_fusion.STAGES,
     **reshape.STAGES,
     **windows.STAGES,
 }
@@ -34,7 +35,7 @@ _KNOWN_ELSEWHERE: Final = frozenset(
     {
         "$changeStreamSplitLargeEvent", "$collStats", "$currentOp",
         "$indexStats", "$listLocalSessions", "$listSampledQueries", "$listSessions",
-        "$merge", "$out", "$planCacheStats", "$queryStats", "$rankFusion", "$scoreFusion",
+        "$merge", "$out", "$planCacheStats", "$queryStats", "$scoreFusion",
     }
 )  # fmt: skip
 _SEARCH: Final = frozenset({"$search", "$searchMeta", "$vectorSearch", "$listSearchIndexes"})
@@ -150,6 +151,8 @@ def parse_pipeline(pipeline: Any, context: PipelineContext) -> Pipeline:
             raise Location(40323, "A pipeline stage specification object must contain exactly one field.")
         name, operand = next(iter(spec.items()))
         stage = _stage(name, operand, context)
+        if position and isinstance(stage, rank_fusion.RankFusion):
+            raise Location(10170100, "$rankFusion must be the first stage of a pipeline")
         if stage.is_source and position:
             raise Location(40602, f"{name} is only valid as the first stage in a pipeline.")
         if isinstance(stage, geo_near.GeoNear):
@@ -163,7 +166,18 @@ def parse_pipeline(pipeline: Any, context: PipelineContext) -> Pipeline:
         if stage.must_be_last and position + 1 < len(pipeline):
             raise Location(40601, f"{name} can only be the final stage in the pipeline")
         stages.append(stage)
+    _check_details(stages)
     return Pipeline(stages)
+
+
+def _check_details(stages: list[Stage]) -> None:
+    """Refuse to show the details of a score that were not asked for."""
+    if not stages or not isinstance(stages[0], rank_fusion.RankFusion) or stages[0].details:
+        return
+    for stage in stages:
+        projection = stage.projection if isinstance(stage, Reshape) else None
+        if projection is not None and "scoreDetails" in projection.needs_metadata:
+            raise Location(40218, "query requires scoreDetails metadata, but it is not available")
 
 
 def _stage(name: str, operand: Any, context: PipelineContext) -> Stage:

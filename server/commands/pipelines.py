@@ -112,7 +112,12 @@ class PipelinePlanner:
 
     def read(self, source: Source, stages: Sequence[Document], context: PipelineContext) -> Read:
         """The plan of a pipeline on what a name stands for."""
-        pipeline = parse_pipeline(self._living(source, [*source.pipeline, *stages]), context).optimized()
+        fuses = bool(stages) and "$rankFusion" in stages[0]
+        if fuses and source.is_timeseries:
+            raise Location(10557301, "$rankFusion is unsupported on timeseries collections")
+        # Rankings are made of what the name stands for, the pipeline of a view included.
+        before = [] if fuses else source.pipeline
+        pipeline = parse_pipeline(self._living(source, [*before, *stages]), context).optimized()
         read = Read(
             root=Eof(),
             namespace=source.namespace,

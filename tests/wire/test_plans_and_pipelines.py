@@ -236,3 +236,50 @@ def test_local_sessions_are_told_by_user(rows: Database[Document]) -> None:
         assert len(found["_id"]["uid"]) == 32
         nobody = {"$listLocalSessions": {"users": [{"user": "nobody", "db": "admin"}]}}
         assert list(rows.client.admin.aggregate([nobody])) == []
+
+
+def test_rankings_are_fused(rows: Database[Document]) -> None:
+    rows.c.delete_many({"_id": {"$gt": 2}})
+    rows.c.update_one({"_id": 0}, {"$set": {"b": 1}})
+    pipelines = {"up": [{"$sort": {"_id": 1}}], "b": [{"$match": {"b": 1}}, {"$sort": {"b": 1}}]}
+    fusion = {
+        "$rankFusion": {"input": {"pipelines": pipelines}, "combination": {"weights": {"b": 2}}, "scoreDetails": True}
+    }
+    shown = {"$project": {"score": {"$meta": "score"}, "details": {"$meta": "scoreDetails"}}}
+    found = list(rows.c.aggregate([fusion, shown]))
+    assert [row["_id"] for row in found] == [0, 1, 2]
+    assert [row["score"] for row in found] == pytest.approx([3 / 61, 1 / 62, 1 / 63])
+    assert found[1]["details"]["details"] == [
+        {"inputPipelineName": "up", "rank": 2, "weight": 1.0, "details": []},
+        {"inputPipelineName": "b", "rank": "NA"},
+    ]
+    rows.create_collection("odd", viewOn="c", pipeline=[{"$match": {"_id": {"$ne": 0}}}])
+    assert [row["_id"] for row in rows.odd.aggregate([fusion])] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        (1, 9),
+        ({}, 40414),
+        ({"input": {"pipelines": {}}}, 2),
+        ({"input": {"pipelines": {"p": []}}}, 9834300),
+        ({"input": {"pipelines": {"p": [{"$match": {}}]}}}, 9191100),
+        ({"input": {"pipelines": {"p": [{"$sort": {"a": 1}}, {"$unset": "a"}]}}}, 9191103),
+        ({"input": {"pipelines": {"p": [{"$sort": {"a": 1}}]}}, "combination": {"weights": {"q": 1}}}, 9967500),
+        ({"input": {"pipelines": {"p": [{"$sort": {"a": 1}}]}}, "combination": {"weights": {"p": -1}}}, 9460300),
+    ],
+)
+def test_fusions_that_are_none(rows: Database[Document], spec: object, code: int) -> None:
+    with pytest.raises(OperationFailure) as failure:
+        rows.c.aggregate([{"$rankFusion": spec}])
+    assert failure.value.code == code
+
+
+def test_the_catalog_is_a_stage(rows: Database[Document]) -> None:
+    rows.create_collection("v", viewOn="c", pipeline=[])
+    found = {row["ns"]: row for row in rows.aggregate([{"$listClusterCatalog": {}}])}
+    assert found[f"{rows.name}.c"]["type"] == "collection"
+    assert found[f"{rows.name}.c"]["idIndex"]["key"] == {"_id": 1}
+    assert found[f"{rows.name}.v"]["options"] == {"viewOn": "c", "pipeline": []}
+    assert list(rows.client.admin.aggregate([{"$querySettings": {}}])) == []
