@@ -60,6 +60,7 @@ format: $(VENV)/lint-ready ## rewrite the sources in the house's form
 	cd kernels && cargo fmt
 
 bench: $(VENV)/test-ready ## benchmarks: a table of medians (ARGS='--size smoke')
+	$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python -m benchmarks $(ARGS)
 
 image: ## the container image, where a container engine is at hand

@@ -2,7 +2,7 @@
 
 import argparse
 
-from . import expiry, ingest
+from . import documents, expiry, ingest, pipelines
 from .harness import Table
 from .tsbs import Scale
 
@@ -22,6 +22,10 @@ def main() -> None:
         "cardinality": lambda table, scale, smoke: ingest.cardinality(
             table, (1, 100) if smoke else (1, 1_000, 100_000)
         ),
+        "documents": lambda table, scale, smoke: documents.documents(
+            table, *(((1_000, 10_000), 1_000) if smoke else ())
+        ),
+        "pipelines": lambda table, scale, smoke: pipelines.pipelines(table, *((10_000, 0) if smoke else ())),
         "expiry": lambda table, scale, smoke: expiry.expiry(table, *((5_000, 100, 0.5) if smoke else ())),
     }
     parser.add_argument("--only", nargs="+", choices=runs, default=list(runs), help="which benchmarks")
