@@ -148,9 +148,7 @@ class Dispatcher:
                 services.authorize(services, context.client, command.name, command.needs_login, request)
             _check_api(services.parameters["requireApiVersion"], command, request)
             if generic.read_concern is not None:
-                check_read_concern(
-                    command.name, generic.read_concern, supported=command.reads, body=request.body
-                )
+                check_read_concern(command.name, generic.read_concern, supported=command.reads, body=request.body)
             if generic.write_concern is not None and not command.writes:
                 raise InvalidOptions(f"Command {command.name} does not support writeConcern")
             if generic.lsid is not None:

@@ -67,6 +67,7 @@ GENERIC_FIELDS: Final = frozenset(
 """Fields that count as unknown nowhere."""
 
 _MAX_TIME_MS_MAX: Final = 2**31 - 1
+_INT64_LIMIT: Final = 2**63
 _READ_PREFERENCE_MODES: Final = ("primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest")
 _READ_CONCERN_LEVELS: Final = ("local", "available", "majority", "linearizable", "snapshot")
 _PROVENANCES: Final = ("clientSupplied", "implicitDefault", "customDefault", "getLastErrorDefaults")
@@ -183,6 +184,8 @@ def max_time_ms(command: str, value: Any) -> int:
     if isinstance(number, float):
         if math.isnan(number) or math.isinf(number) or number != math.floor(number):
             raise FailedToParse(f"maxTimeMS has non-integral value: {number:g}")
+        if abs(number) >= _INT64_LIMIT:
+            raise FailedToParse(f"maxTimeMS cannot be represented as a 64-bit integer: {number:g}")
         number = int(number)
     if not 0 <= number <= _MAX_TIME_MS_MAX:
         raise BadValue(f"{number} value for maxTimeMS is out of range [0, {_MAX_TIME_MS_MAX}]")

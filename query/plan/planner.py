@@ -291,9 +291,11 @@ def _collection_scan(collection: Collection, wanted: Wanted, rows_hint: int | No
     low = high = None
     shown = None
     if collection.clustered:
-        low, high, shown = clustered_bounds(wanted.matcher)
+        low, high, shown = clustered_bounds(collection, wanted)
         parts = wanted.sort.parts if wanted.sort is not None else ()
-        if len(parts) == 1 and parts[0].path == "_id" and collection.collation is None:
+        stored = collection.collation
+        same = (None if stored is None else stored.to_document()) == collation_document(wanted)
+        if same and len(parts) == 1 and parts[0].path == "_id":
             sorted_already = True
             reverse = not parts[0].ascending
     hint = rows_hint if sorted_already else None
@@ -310,13 +312,11 @@ def _collection_scan(collection: Collection, wanted: Wanted, rows_hint: int | No
     return _shaped(scan, wanted, sorted_already=sorted_already)
 
 
-_CLUSTER_INDEX: Final = IndexSpec.for_id()
-
-
-def clustered_bounds(matcher: MatchNode) -> tuple[bytes | None, bytes | None, Document | None]:
+def clustered_bounds(collection: Collection, wanted: Wanted) -> tuple[bytes | None, bytes | None, Document | None]:
     """Range of record keys in which all matches lie, where `_id` is the order of storage; and how explain shows it."""
-    predicates = [predicate for predicate in conjuncts(matcher) if predicate.fields() == frozenset({"_id"})]
-    bounds = BoundsMaker(_CLUSTER_INDEX, None).make(predicates)
+    predicates = [predicate for predicate in conjuncts(wanted.matcher) if predicate.fields() == frozenset({"_id"})]
+    index = IndexSpec.for_id(collection.options.get("collation"))
+    bounds = BoundsMaker(index, collation_document(wanted)).make(predicates)
     if bounds.fields[0].unbounded or not bounds.ranges:
         return None, None, None
     low, high = bounds.ranges[0][0], bounds.ranges[-1][1]

@@ -284,6 +284,7 @@ class _Change:
             if index.is_id:
                 raise BadValue("can't hide _id index")
             if hidden != index.hidden:
+                index.state.accesses, index.state.since_ms = 0, self._now_ms
                 options["hidden"] = hidden or None
                 reply["hidden_old"], reply["hidden_new"] = index.hidden, hidden
         if prepare is not None:

@@ -59,6 +59,8 @@ class CreateIndexes(Command):
                 )
         if not rows:
             raise BadValue("Must specify at least one index to create")
+        if namespace.is_system and not namespace.is_buckets and any(row.get("hidden") for row in rows):
+            raise BadValue(f"Can't hide an index on a system collection: {namespace}")
         check_collection_uuid(fields, catalog, namespace)
         existing = catalog.get(namespace)
         if existing is not None and existing.kind == "view":

@@ -124,3 +124,19 @@ def test_databases_differ_by_more_than_case(client: MongoClient[Document], datab
     with pytest.raises(OperationFailure) as caught:
         client[database.name.upper()]["c"].insert_one({})
     assert caught.value.code == 13297
+
+
+def test_the_order_of_storage_helps_only_who_asks_in_it(database: Database[Document]) -> None:
+    rows = [{"_id": "apple"}, {"_id": "Banana"}, {"_id": "cherry"}]
+    plain = database.create_collection("plain", clusteredIndex={"key": {"_id": 1}, "unique": True})
+    plain.insert_many([*rows, {"_id": "Apple"}])
+    english = {"locale": "en", "strength": 2}
+    assert {row["_id"] for row in plain.find({"_id": "apple"}).collation(english)} == {"apple", "Apple"}
+    collated = database.create_collection(
+        "collated", clusteredIndex={"key": {"_id": 1}, "unique": True}, collation=english
+    )
+    collated.insert_many(rows)
+    assert [row["_id"] for row in collated.find({"_id": {"$gte": "b"}})] == ["Banana", "cherry"]
+    assert [row["_id"] for row in collated.find().sort("_id", -1)] == ["cherry", "Banana", "apple"]
+    in_bytes = collated.find({"_id": {"$gte": "b"}}).collation({"locale": "simple"})
+    assert [row["_id"] for row in in_bytes] == ["cherry"]
