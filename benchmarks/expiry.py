@@ -106,9 +106,7 @@ def _measurement(time_ms: int, host: str) -> bytes:
 
 def _run_pass(server: Server, documents: int, buckets: int) -> None:
     with server.client() as client:
-        client.admin.command("setParameter", 1, ttlMonitorEnabled=True)
         reply = client.admin.command("ttlPass")
-        client.admin.command("setParameter", 1, ttlMonitorEnabled=False)
     assert (reply["deletedDocuments"], reply["deletedBuckets"]) == (documents, buckets), reply
 
 

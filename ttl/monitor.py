@@ -125,6 +125,7 @@ class TtlMonitor:
         self._slept_from_ms = clock.elapsed_ms()
         self._waiting: list[asyncio.Future[None]] = []
         self._told: set[int] = set()
+        self._on_demand = False
         self.counters = TtlCounters()
 
     def start(self) -> None:
@@ -161,9 +162,14 @@ class TtlMonitor:
             "subPasses": Int64(self.counters.sub_passes),
         }
 
-    async def run_pass(self) -> PassReport:
-        """Delete everything that has expired, and return what that was."""
+    async def run_pass(self, *, on_demand: bool = False) -> PassReport:
+        """Delete everything that has expired, and return what that was.
+
+        Args:
+            on_demand: run although the monitor is switched off.
+        """
         async with self._passing:
+            self._on_demand = on_demand
             started = self._clock.monotonic()
             report = PassReport()
             more = True
@@ -193,7 +199,7 @@ class TtlMonitor:
         while True:
             await self._sleep()
             try:
-                if self._may_go_on():
+                if self._settings().enabled and not self._locked():
                     await self.run_pass()
             except Exception as error:
                 # The next pass may go better; without this one, everything else still does.
@@ -220,7 +226,7 @@ class TtlMonitor:
                 done.set_result(None)
 
     def _may_go_on(self) -> bool:
-        return self._settings().enabled and not self._locked()
+        return (self._on_demand or self._settings().enabled) and not self._locked()
 
     async def _sub_pass(self, report: PassReport, behind: dict[int, int]) -> bool:
         """Visit every lifetime, again and again where there is more; True where time ended it.
@@ -280,18 +286,18 @@ class TtlMonitor:
                     # Where the clock was set back meanwhile, less has expired.
                     now_ms = min(now_ms, self._clock.now_ms())
                     write = self._engine.write if hurry else self._engine.write_beside
-                    removed = await write(partial(self._remove, planned=lifetime, now_ms=now_ms))
+                    settings = self._settings()
+                    target = settings.target_documents if settings.batch_deletes else 0
+                    limit = min(SLICE_DOCUMENTS_MAX, max(target - count, 1)) if target else SLICE_DOCUMENTS_MAX
+                    removed = await write(partial(self._remove, planned=lifetime, now_ms=now_ms, limit=limit))
                     count += removed.count
                     self._note(lifetime.collection, removed, report)
                     if not removed.more:
                         if self._renamed(lifetime).collection.namespace != lifetime.collection.namespace:
                             continue
                         return False
-                    settings = self._settings()
                     elapsed_ms = (self._clock.monotonic() - started) * 1000
-                    if settings.batch_deletes and (
-                        0 < settings.target_documents <= count or 0 < settings.target_ms <= elapsed_ms
-                    ):
+                    if settings.batch_deletes and (0 < target <= count or 0 < settings.target_ms <= elapsed_ms):
                         return True
                 return False
         except Exception as error:
@@ -337,18 +343,19 @@ class TtlMonitor:
         if removed.buckets:
             self._on_buckets_removed(collection, removed.buckets)
 
-    def _remove(self, transaction: Transaction, *, planned: Lifetime, now_ms: int) -> _Slice:
+    def _remove(self, transaction: Transaction, *, planned: Lifetime, now_ms: int, limit: int) -> _Slice:
         """One transaction's worth of deletions, by the collection as it is now; runs on the writer's thread."""
         nothing = _Slice(0, [], more=False)
         collection = self._catalog.collection_in(transaction, planned.collection.namespace)
         lifetime = None if collection is None else planned.in_current(collection)
-        if collection is None or lifetime is None:
+        # What locks the server may have come while this waited for its turn.
+        if collection is None or lifetime is None or self._locked():
             return nothing
         until = self._clock.monotonic() + SLICE_SECONDS_MAX
         record_keys: dict[bytes, None] = {}
         for record_key in lifetime.expired(transaction, lifetime.cut_ms(now_ms)):
             record_keys[record_key] = None
-            if len(record_keys) == SLICE_DOCUMENTS_MAX:
+            if len(record_keys) == limit:
                 break
         count = 0
         buckets = []
@@ -364,7 +371,7 @@ class TtlMonitor:
             if self._clock.monotonic() >= until:
                 return _Slice(count, buckets, more=True)
         # Entries without a document, should there be any, are no reason to begin again.
-        return _Slice(count, buckets, more=count > 0 and len(record_keys) == SLICE_DOCUMENTS_MAX)
+        return _Slice(count, buckets, more=count > 0 and len(record_keys) == limit)
 
 
 def _names_of(lifetime: Lifetime) -> dict[str, str]:

@@ -56,7 +56,7 @@ class TestClock(Command):
 
 
 class TtlPass(Command):
-    """`ttlPass`: a pass of the TTL monitor at once."""
+    """`ttlPass`: a pass of the TTL monitor at once, also where it is switched off."""
 
     name = "ttlPass"
     summary = "Deletes what has expired, without waiting for the monitor."
@@ -66,7 +66,7 @@ class TtlPass(Command):
         """Answer what was deleted."""
         _clock_of(context.services, self.name)
         Fields(request, known=())
-        report = await context.services.ttl.run_pass()
+        report = await context.services.ttl.run_pass(on_demand=True)
         return {
             "deletedDocuments": Int64(report.deleted_documents),
             "deletedBuckets": Int64(report.deleted_buckets),

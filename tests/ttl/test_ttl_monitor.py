@@ -1,7 +1,8 @@
 """What a pass deletes, what it leaves, and how it goes about it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from bucketd.storage.errors import StorageError
 from bucketd.storage.lmdb_engine import LmdbEngine
 from bucketd.ttl.monitor import SLICE_DOCUMENTS_MAX, TtlSettings
 from bucketd.ttl.repair import repair_lifetimes
-from bucketd.ttl.rules import lifetimes_of
+from bucketd.ttl.rules import Lifetime, lifetimes_of
 from support.expiry_lab import MANY, NOW_MS, OTHERS, THINGS, Lab, catalog_on, date, ttl_index
 from support.measurements import Measurements
 from support.memory_engine import MemoryEngine
@@ -164,9 +165,32 @@ async def test_disabled_locked_or_killed_nothing_goes(lab: Lab) -> None:
     lab.locked, lab.wanted = False, False
     await lab.monitor.run_pass()
     assert lab.left() == [1]
-    lab.wanted = True
-    await lab.monitor.run_pass()
+    lab.wanted, lab.locked = True, True
+    await lab.monitor.run_pass(on_demand=True)
+    assert lab.left() == [1]
+    lab.settings, lab.locked = TtlSettings(enabled=False), False
+    await lab.monitor.run_pass(on_demand=True)
     assert lab.left() == []
+
+
+async def test_a_visit_ends_with_the_very_document_of_its_target(lab: Lab) -> None:
+    await lab.catalog.create(OTHERS, {})
+    for namespace in (THINGS, OTHERS):
+        await lab.catalog.create_indexes(namespace, [ttl_index("at", 0)])
+        await lab.insert(*({"_id": number, "at": date(number)} for number in range(9)), into=namespace)
+    lab.settings = TtlSettings(target_documents=4)
+    seen = []
+
+    @contextmanager
+    def watch(lifetime: Lifetime) -> Iterator[Any]:
+        yield lambda: True
+        seen.append((lifetime.collection.namespace.collection, len(lab.left(lifetime.collection.namespace))))
+
+    lab.monitor._watch = watch
+    await lab.monitor.run_pass()
+    assert sorted(seen[:2]) == [("others", 5), ("things", 5)]
+    assert sorted(seen[2:4]) == [("others", 1), ("things", 1)]
+    assert sorted(seen[4:]) == [("others", 0), ("things", 0)]
 
 
 async def test_an_error_of_one_collection_keeps_no_other(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

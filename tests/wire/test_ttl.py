@@ -80,6 +80,10 @@ def test_parameters_count_while_the_server_runs(own: Client, lab: Database[Docum
     own.admin.command("setParameter", 1, ttlMonitorSleepSecs=5)
     advance(own, 5)
     assert lab.c.count_documents({}) == 0
+    # On demand it works also where it is switched off.
+    own.admin.command("setParameter", 1, ttlMonitorEnabled=False)
+    lab.c.insert_one({"at": now(own)})
+    assert own.admin.command("ttlPass")["deletedDocuments"] == 1
 
 
 def test_a_lifetime_is_changed_and_given_by_collmod(own: Client, lab: Database[Document]) -> None:
