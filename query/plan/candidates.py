@@ -34,9 +34,14 @@ class Candidate:
     reverse: bool
     entries: int = 0
 
-    def cost(self) -> tuple[int, int, int]:
+    def cost(self) -> tuple[int, int, int, int]:
         """Fewer is better."""
-        return (self.entries + (0 if self.sorts else self.entries // 2 + 1), -self.bounds.prefix_points, self.index.id)
+        return (
+            self.entries + (0 if self.sorts else self.entries // 2 + 1),
+            int(self.index.kind == "wildcard"),
+            -self.bounds.prefix_points,
+            self.index.id,
+        )
 
 
 def usable(index: IndexSpec, predicates: Sequence[MatchNode], wanted: Wanted) -> bool:

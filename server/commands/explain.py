@@ -13,6 +13,7 @@ from ...query.execute import Execution
 from ...query.match.base import AlwaysTrue, MatchNode
 from ...query.plan.batches import Batch
 from ...query.plan.explain import command_shape, execution_stats, plan_document, query_planner
+from ...query.plan.near import NearScan
 from ...query.plan.nodes import PlanNode
 from ...query.plan.planner import Planned
 from ...query.plan.shaping import PassThrough
@@ -238,13 +239,17 @@ def _stages(read: Read, verbosity: str, *, all_plans: bool) -> list[Document]:
     """The stages of a pipeline, the part that reads the collection as `$cursor` in front."""
     ran = verbosity != "queryPlanner"
     stages: list[Document] = []
+    later = read.stages
     if read.leaf is not None:
         leaf = read.leaf
-        cursor: Document = {
-            "$cursor": _sections(read, leaf, read.matcher, verbosity, returned=None, all_plans=all_plans)
-        }
+        near = isinstance(leaf.root, NearScan)
+        sections = _sections(read, leaf, read.matcher, verbosity, returned=None, all_plans=all_plans)
+        cursor: Document = {"$geoNearCursor" if near else "$cursor": sections}
         stages.append(_with_counts(cursor, leaf.root) if ran else cursor)
-    for stage, node in read.stages:
+        if near:
+            # The cursor stands for the stage that it is named after.
+            later = later[1:]
+    for stage, node in later:
         stages.append(_with_counts(stage, node) if ran else dict(stage))
     if not stages:
         stages.append(plan_document(read.root))

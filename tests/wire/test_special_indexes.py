@@ -200,6 +200,9 @@ def test_geo_near_tells_distances(database: Database[Document]) -> None:
     assert [row["_id"] for row in rows] == [1, 2]
     assert rows[0]["far"]["away"] == pytest.approx(111_318.845)
     assert rows[0]["at"] == point(1, 0)
+    shown = database.command("explain", {"aggregate": "c", "pipeline": [{"$geoNear": stage}], "cursor": {}})
+    (cursor,) = shown["stages"]
+    assert cursor["$geoNearCursor"]["queryPlanner"]["winningPlan"]["stage"] == "GEO_NEAR_2DSPHERE"
     for pipeline, code in (
         ([{"$match": {"_id": 1}}, {"$geoNear": stage}], 40603),
         ([{"$geoNear": {"near": 5}}], 5860401),
