@@ -248,7 +248,7 @@ def _bcp47(collation: Collation) -> str:
         NotImplemented: accents from the end of the string in a language that has an order of its own.
     """
     name, _, keywords = collation.locale.partition("@")
-    parts = name.split("_")
+    parts = name.replace("POSIX", "posix").split("_")
     if collation.backwards and name != "fr_CA":
         if parts[0] not in _ROOT_LANGUAGES or keywords:
             raise NotImplemented(f"'backwards' is not supported for the locale '{collation.locale}'")
@@ -260,7 +260,4 @@ def _bcp47(collation: Collation) -> str:
         key, _, value = keyword.partition("=")
         if key == "collation":
             extensions += ["co", _KEYWORDS.get(value, value)]
-    if parts[-1] == "POSIX":
-        parts.pop()
-        extensions += ["va", "posix"]
     return "-".join([*parts, "u", *extensions] if extensions else parts)

@@ -118,6 +118,7 @@ def test_accents_from_behind() -> None:
         ("zh", ["阿", "北", "中"]),
         ("tr", ["h", "ı", "i", "j"]),
         ("th", ["กา", "เก", "ขา"]),
+        ("en_US_POSIX", ["A", "B", "a", "b"]),
     ],
 )
 def test_languages_have_orders_of_their_own(locale: str, strings: list[str]) -> None:
