@@ -170,9 +170,11 @@ def test_some_series_expire_sooner(own: Client, lab: Database[Document]) -> None
     assert (reply["expireAfterSeconds_old"], reply["expireAfterSeconds_new"]) == (10, 20)
 
 
-def test_dates_before_1970_exempt_a_collection(own: Client, lab: Database[Document]) -> None:
-    lab.create_collection("s", timeseries={"timeField": "t"}, expireAfterSeconds=0)
-    lab.s.insert_many([{"t": datetime(1969, 1, 1, tzinfo=UTC)}, {"t": now(own)}])
+@pytest.mark.parametrize("year", [1969, 2039])
+def test_dates_outside_of_1970_to_2038_exempt_a_collection(own: Client, lab: Database[Document], year: int) -> None:
+    lab.create_collection("s", timeseries={"timeField": "t", "metaField": "m"}, expireAfterSeconds=0)
+    lab.s.create_index("t", expireAfterSeconds=0, partialFilterExpression={"m": None})
+    lab.s.insert_many([{"t": datetime(year, 1, 1, tzinfo=UTC)}, {"t": now(own)}])
     advance(own, 1_000_000)
     assert lab.s.count_documents({}) == 2
 
