@@ -406,7 +406,11 @@ def _check_partial_operators(path: str, operators: Document) -> None:
         truth = operand if isinstance(operand, bool) else not is_number(operand) or _number(operand) != 0
         if operator not in _PARTIAL_OPERATORS or (operator == "$exists" and not truth):
             raise _not_in_partial(operator, {path: operators})
-        if operator in ("$in", "$all") and isinstance(operand, list) and any(type_name(item) == "regex" for item in operand):
+        if (
+            operator in ("$in", "$all")
+            and isinstance(operand, list)
+            and any(type_name(item) == "regex" for item in operand)
+        ):
             raise _not_in_partial("$regex", {path: operators})
 
 

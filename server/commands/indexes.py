@@ -153,13 +153,18 @@ def listed_indexes(catalog: Catalog, namespace: Namespace) -> list[Document]:
     if collection.kind == "timeseries":
         buckets = catalog.get(namespace.buckets)
         shown = (index_for_view(collection, index) for index in (() if buckets is None else buckets.indexes))
-        return [row for row in shown if row is not None]
-    rows = [index.to_document() for index in collection.indexes]
+        return [_with_doubles(row) for row in shown if row is not None]
+    rows = [_with_doubles(index.to_document()) for index in collection.indexes]
     if collection.clustered:
         clustered = collection.options.get("clusteredIndex")
         if isinstance(clustered, dict):
             rows.insert(0, {**clustered, "clustered": True})
     return rows
+
+
+def _with_doubles(row: Document) -> Document:
+    """The row with the bounds of a 2d index as doubles, whatever numbers they were given as."""
+    return {name: float(str(value)) if name in ("min", "max") else value for name, value in row.items()}
 
 
 async def rows_reply(

@@ -38,7 +38,7 @@ def scans(collection: Collection[Document], filter: Document, **options: Any) ->
         ({"key": {"p": "2dsphere"}}, {"key": {"p": "2dsphere"}, "2dsphereIndexVersion": 3}),
         (
             {"key": {"p": "2d"}, "bits": 20, "min": -10, "max": 10},
-            {"key": {"p": "2d"}, "bits": 20, "min": -10, "max": 10},
+            {"key": {"p": "2d"}, "bits": 20, "min": -10.0, "max": 10.0},
         ),
         ({"key": {"p": "hashed", "q": 1}}, {"key": {"p": "hashed", "q": 1}}),
         (
