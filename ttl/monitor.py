@@ -125,7 +125,7 @@ class TtlMonitor:
         self._slept_from_ms = clock.elapsed_ms()
         self._waiting: list[asyncio.Future[None]] = []
         self._told: set[int] = set()
-        self._on_demand = False
+        self._on_demand: Callable[[], bool] | None = None
         self.counters = TtlCounters()
 
     def start(self) -> None:
@@ -162,11 +162,11 @@ class TtlMonitor:
             "subPasses": Int64(self.counters.sub_passes),
         }
 
-    async def run_pass(self, *, on_demand: bool = False) -> PassReport:
+    async def run_pass(self, *, on_demand: Callable[[], bool] | None = None) -> PassReport:
         """Delete everything that has expired, and return what that was.
 
         Args:
-            on_demand: run although the monitor is switched off.
+            on_demand: run although the monitor is switched off, as long as this is true.
         """
         async with self._passing:
             self._on_demand = on_demand
@@ -179,16 +179,17 @@ class TtlMonitor:
                 report.sub_passes += 1
                 self.counters.sub_passes += 1
             self.counters.passes += report.sub_passes > 0
-            if report.deleted_documents or report.deleted_buckets:
-                self._logger.info(
-                    "Deleted expired documents",
-                    component="INDEX",
-                    ctx="TTLMonitor",
-                    deletedDocuments=report.deleted_documents,
-                    deletedBuckets=report.deleted_buckets,
-                    subPasses=report.sub_passes,
-                    durationMillis=int((self._clock.monotonic() - started) * 1000),
-                )
+            found = report.deleted_documents or report.deleted_buckets
+            tell = self._logger.info if found else self._logger.debug
+            tell(
+                "Deleted expired documents" if found else "Nothing has expired",
+                component="INDEX",
+                ctx="TTLMonitor",
+                deletedDocuments=report.deleted_documents,
+                deletedBuckets=report.deleted_buckets,
+                subPasses=report.sub_passes,
+                durationMillis=int((self._clock.monotonic() - started) * 1000),
+            )
             return report
 
     def _left_ms(self) -> int:
@@ -226,7 +227,8 @@ class TtlMonitor:
                 done.set_result(None)
 
     def _may_go_on(self) -> bool:
-        return (self._on_demand or self._settings().enabled) and not self._locked()
+        wanted = self._settings().enabled if self._on_demand is None else self._on_demand()
+        return wanted and not self._locked()
 
     async def _sub_pass(self, report: PassReport, behind: dict[int, int]) -> bool:
         """Visit every lifetime, again and again where there is more; True where time ended it.

@@ -8,9 +8,10 @@ from typing import Final
 from bson import DatetimeMS, Int64
 
 from ...common.clock import TestClock as Clock
-from ...common.errors import BadValue, CommandNotFound
+from ...common.errors import BadValue, CommandNotFound, MongoError
 from ...common.values import Document
 from ..context import Context, Request, Services
+from ..operations import Operation
 from .arguments import Fields
 from .base import Command
 
@@ -66,12 +67,22 @@ class TtlPass(Command):
         """Answer what was deleted."""
         _clock_of(context.services, self.name)
         Fields(request, known=())
-        report = await context.services.ttl.run_pass(on_demand=True)
+        report = await context.services.ttl.run_pass(on_demand=lambda: _goes_on(request.operation))
+        request.operation.check()
         return {
             "deletedDocuments": Int64(report.deleted_documents),
             "deletedBuckets": Int64(report.deleted_buckets),
             "subPasses": Int64(report.sub_passes),
         }
+
+
+def _goes_on(operation: Operation) -> bool:
+    """Whether nobody has killed the operation, and its time is not over."""
+    try:
+        operation.check()
+    except MongoError:
+        return False
+    return True
 
 
 def _clock_of(services: Services, command: str) -> Clock:

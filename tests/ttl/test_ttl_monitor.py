@@ -166,10 +166,10 @@ async def test_disabled_locked_or_killed_nothing_goes(lab: Lab) -> None:
     await lab.monitor.run_pass()
     assert lab.left() == [1]
     lab.wanted, lab.locked = True, True
-    await lab.monitor.run_pass(on_demand=True)
+    await lab.monitor.run_pass(on_demand=lambda: True)
     assert lab.left() == [1]
     lab.settings, lab.locked = TtlSettings(enabled=False), False
-    await lab.monitor.run_pass(on_demand=True)
+    await lab.monitor.run_pass(on_demand=lambda: True)
     assert lab.left() == []
 
 

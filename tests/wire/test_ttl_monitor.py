@@ -138,6 +138,18 @@ def test_a_pass_is_seen_and_can_be_killed(own: Client, lab: Database[Document]) 
     assert ask(own, "ttlPass")["deletedDocuments"] == left
 
 
+def test_a_pass_on_demand_ends_with_its_time(own: Client, lab: Database[Document]) -> None:
+    lab.c.create_index("at", expireAfterSeconds=60)
+    for _ in range(3):
+        lab.c.insert_many([{"at": START - timedelta(days=1)} for _ in range(10_000)], ordered=False)
+    with pytest.raises(OperationFailure) as error:
+        ask(own, "ttlPass", maxTimeMS=5)
+    assert error.value.code == 50
+    left = lab.c.count_documents({})
+    assert left > 0
+    assert ask(own, "ttlPass")["deletedDocuments"] == left
+
+
 def test_slow_visits_and_all_visits_are_logged(own: Client, lab: Database[Document]) -> None:
     lab.command("profile", 0, slowms=0)
     ask(own, "setParameter", 1, logLevel=1)
@@ -146,8 +158,15 @@ def test_slow_visits_and_all_visits_are_logged(own: Client, lab: Database[Docume
     lab.create_collection("k", clusteredIndex={"key": {"_id": 1}, "unique": True}, expireAfterSeconds=0)
     lab.k.insert_one({"_id": START})
     ask(own, "ttlPass")
+    ask(own, "ttlPass")
     lines = ask(own, "getLog", "global")["log"]
-    for text in ('"id":5479200', '"id":5400702', '"Deleted expired documents"', '"Running TTL job"'):
+    for text in (
+        '"id":5479200',
+        '"id":5400702',
+        '"Deleted expired documents"',
+        '"Running TTL job"',
+        '"Nothing has expired"',
+    ):
         assert any(text in line for line in lines), text
     slow = next(line for line in lines if '"id":5479200' in line)
     for text in ('"ctx":"TTLMonitor"', '"namespace":"lab.c"', '"index":"ttl"', '"numDeleted":1'):
