@@ -3,7 +3,7 @@
 `find=True` admits what only find knows: the positional `a.$`, `$elemMatch` and `$slice` of an array in place.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from enum import Enum
 from typing import Any, Final
 
@@ -90,6 +90,15 @@ class Projection:
         if self._metas or self._rewrites or self._root.order:
             return None
         return frozenset(self._root.named)
+
+    def kept_whole(self, names: Set[str]) -> bool | None:
+        """Whether all these fields of the top level come through as they are; None when that cannot be told."""
+        if self._positional or self._rewrites:
+            return None
+        changed = {path[0] for path, _ in self._metas} | set(self._root.order)
+        if self._root.inclusion:
+            return names <= self._root.named - changed
+        return names.isdisjoint(changed | self._root.named)
 
     def required_fields(self) -> frozenset[str] | None:
         """The paths that the projection reads; None when it reads the whole document."""

@@ -10,6 +10,7 @@ from ..match.text import TextMatch
 from ..plan.nodes import PlanNode
 from . import densify, facet, geo_near, group, join, order, rank_fusion, reshape, windows
 from .base import Fields, PipelineContext, Stage, StageParser
+from .optimize import optimized
 from .order import Limit, Skip, Sort
 from .reshape import Match, Reshape
 
@@ -88,20 +89,8 @@ class Pipeline:
         return wanted
 
     def optimized(self) -> "Pipeline":
-        """The same result with fewer or cheaper stages: adjacent filters and limits joined, a limit told to its sort."""
-        stages: list[Stage] = []
-        for stage in self.stages:
-            before = stages[-1] if stages else None
-            if isinstance(stage, Limit) and isinstance(before, Limit):
-                stages[-1] = Limit(min(stage.amount, before.amount))
-            elif isinstance(stage, Skip) and isinstance(before, Skip):
-                stages[-1] = Skip(stage.amount + before.amount)
-            elif isinstance(stage, Limit) and isinstance(before, Sort):
-                limit = stage.amount if before.limit is None else min(stage.amount, before.limit)
-                stages[-1] = Sort(before.pattern, before.collation, limit)
-            else:
-                stages.append(stage)
-        return Pipeline(stages)
+        """The same result with fewer or cheaper stages (`optimize`)."""
+        return Pipeline(optimized(self.stages))
 
     def split_leading(self) -> tuple[Leading, "Pipeline"]:
         """The filters, then order, skip and limit at the beginning, and the rest of the pipeline."""

@@ -209,7 +209,14 @@ class Unwind(Stage):
         """See `Stage.node`."""
 
         def unwind(batch: Batch, run: Run) -> Batch:
-            return RowBatch(documents=[row for document in batch.documents() for row in self._rows(document)])
+            if batch.metadata is None:
+                return RowBatch(documents=[row for document in batch.documents() for row in self._rows(document)])
+            pairs = [
+                (row, beside)
+                for document, beside in zip(batch.documents(), batch.metadata, strict=True)
+                for row in self._rows(document)
+            ]
+            return RowBatch(documents=[row for row, _ in pairs], metadata=[beside for _, beside in pairs])
 
         return MapNode(self, source, unwind)
 

@@ -36,6 +36,11 @@ class AddFields(Step):
         root.finish()
         self._root = root
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The fields of the top level that get another value."""
+        return frozenset(self._root.order) | self._root.named
+
     def applied(self, document: Document, variables: Mapping[str, Any]) -> Document:
         """See `Step.applied`."""
         return self._root.apply(document, document, variables)
