@@ -24,9 +24,10 @@ from ..common.errors import (
 )
 from ..common.values import Document, decode, encode
 from ..storage.engine import Engine, Snapshot, Transaction
-from ..storage.keys import after, number_key
+from ..storage.keys import after
 from . import documents
 from .collections import Collection, Kind
+from .garbage import next_id, note_garbage, sweep_slice
 from .index_conflicts import is_new_index
 from .index_entries import learned_key, load_learned
 from .index_specs import INDEXES_MAX, IndexSpec, IndexState
@@ -35,9 +36,6 @@ from .namespaces import Namespace
 PartialCompiler = Callable[[Document, Collation | None], Callable[[bytes], bool]]
 
 VIEWS: Final = "system.views"
-_NEXT_ID: Final = b"next_id"
-_GARBAGE: Final = b"garbage"
-_SWEEP_KEYS: Final = 5000
 _BUILD_DOCUMENTS: Final = 1000
 _DECODED_SPARE: Final = 1000
 
@@ -432,7 +430,7 @@ class Catalog:
         collection = Collection(
             namespace=namespace,
             kind=kind,
-            id=_next_id(transaction) if kind == "collection" else 0,
+            id=next_id(transaction) if kind == "collection" else 0,
             uuid=uuid or uuids.uuid4(),
             options=options,
             indexes=tuple(self._number_index(transaction, index) for index in indexes),
@@ -464,7 +462,7 @@ class Catalog:
         return made
 
     def _number_index(self, transaction: Transaction, spec: IndexSpec, *, building: bool = False) -> IndexSpec:
-        number = _next_id(transaction)
+        number = next_id(transaction)
         # A number that was given in a transaction that failed is given again: what was learned then is not of this index.
         self._states.pop(number, None)
         return self._with_state(spec.with_changes(id=number, building=building))
@@ -478,13 +476,13 @@ class Catalog:
         """Within a change: take a collection away; what lies behind it is garbage for `sweep`."""
         transaction.delete("catalog", _entry_key(collection.namespace))
         if collection.kind == "collection":
-            transaction.put("meta", _GARBAGE + number_key(collection.id), b"records")
+            note_garbage(transaction, collection.id, "records")
             transaction.delete("meta", documents.stats_key(collection))
         for index in collection.indexes:
             self._forget_index(transaction, index)
 
     def _forget_index(self, transaction: Transaction, index: IndexSpec) -> None:
-        transaction.put("meta", _GARBAGE + number_key(index.id), b"indexes")
+        note_garbage(transaction, index.id, "indexes")
         transaction.delete("meta", learned_key(index))
 
     async def _build(self, namespace: Namespace, name: str) -> None:
@@ -507,26 +505,8 @@ class Catalog:
         """Remove what lies under the numbers of dropped collections and indexes."""
         more = True
         while more:
-            more = await self._engine.write(_sweep_slice)
+            more = await self._engine.write(sweep_slice)
 
 
 def _entry_key(namespace: Namespace) -> bytes:
     return f"{namespace.database}\0{namespace.collection}".encode()
-
-
-def _next_id(transaction: Transaction) -> int:
-    """The next number for a collection or an index; never given twice."""
-    stored = transaction.get("meta", _NEXT_ID)
-    number = 1 if stored is None else int.from_bytes(stored, "big")
-    transaction.put("meta", _NEXT_ID, (number + 1).to_bytes(8, "big"))
-    return number
-
-
-def _sweep_slice(transaction: Transaction) -> bool:
-    """Remove one slice of garbage; True while there is more."""
-    for key, table in transaction.scan("meta", _GARBAGE, after(_GARBAGE)):
-        low = key[len(_GARBAGE) :]
-        if transaction.delete_range(table.decode(), low, after(low), _SWEEP_KEYS) < _SWEEP_KEYS:
-            transaction.delete("meta", key)
-        return True
-    return False

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bucketd.catalog import catalog as catalog_module
-from bucketd.catalog import documents
+from bucketd.catalog import documents, garbage
 from bucketd.catalog.catalog import Catalog
 from bucketd.catalog.collections import Collection
 from bucketd.catalog.index_specs import IndexSpec
@@ -131,7 +131,7 @@ async def test_a_drop_removes_everything_behind_the_entry(engine: Engine, catalo
 async def test_a_removal_that_was_cut_off_is_resumed(
     engine: Engine, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog_module, "_SWEEP_KEYS", 5)
+    monkeypatch.setattr(garbage, "_SWEEP_KEYS", 5)
     await catalog.create(A, {})
     await insert(engine, catalog, A, *({"_id": number} for number in range(50)))
     monkeypatch.setattr(catalog, "sweep", lambda: None)
