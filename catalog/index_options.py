@@ -330,12 +330,13 @@ def _check_combination(document: Document) -> None:
         raise CannotCreateIndex("weights are only allowed in a text index")
     if kind == "2d":
         _check_2d(document)
-    if kind == "2dsphere" and "2dsphereIndexVersion" in document:
+    places = kind in ("2dsphere", "2dsphere_bucket")
+    if places and "2dsphereIndexVersion" in document:
         version = document["2dsphereIndexVersion"]
         if isinstance(version, Decimal128) or _number(version) not in (1, 2, 3):
             raise CannotCreateIndex(f"unsupported geo index version {{ 2dsphereIndexVersion: {value_text(version)} }}")
         document["2dsphereIndexVersion"] = int(_number(version))
-    elif kind == "2dsphere":
+    elif places:
         document["2dsphereIndexVersion"] = 3
     if document.get("clustered") and not document.get("unique"):
         raise CannotCreateIndex("The 'clustered' option requires 'unique' to be true")

@@ -20,6 +20,7 @@ from ..common.values import Document, type_name
 
 _MIN: Final = "control.min."
 _MAX: Final = "control.max."
+_COLUMN: Final = "data."
 _LOOSE: Final = {
     "$gt": (_MAX, _MIN, "$_internalExprGt", -1),
     "$gte": (_MAX, _MIN, "$_internalExprGte", -1),
@@ -86,6 +87,9 @@ def to_view_key(options: TimeseriesOptions, key: Document) -> Document | None:
         if options.meta_field is not None and (path == "meta" or path.startswith("meta.")):
             view[options.meta_field + path[len("meta") :]] = value
             continue
+        if path.startswith(_COLUMN) and value == "2dsphere_bucket":
+            view[path[len(_COLUMN) :]] = "2dsphere"
+            continue
         first, second = (_MIN, _MAX) if is_number(value) and float(str(value)) >= 0 else (_MAX, _MIN)
         if not path.startswith(first) or position >= len(fields):
             return None
@@ -136,7 +140,7 @@ def _mapped_field(options: TimeseriesOptions, path: str, value: Any, *, ttl: boo
             f"(numbers only): {value_text({path: value})}"
         )
     if value == "2dsphere":
-        return {f"data.{path}": "2dsphere_bucket"}
+        return {_COLUMN + path: "2dsphere_bucket"}
     if not is_number(value):
         raise CannotCreateIndex(
             "Invalid index spec for time-series collection. Indexes on measurement fields must be ascending or descending "
@@ -202,7 +206,14 @@ def _bucket_filter(options: TimeseriesOptions, filter: Document) -> Document:
                 raise BadValue(f"{name} must be a nonempty array")
             branches = [_bucket_filter(options, branch) for branch in value]
             if name == "$and":
-                loose += branches
+                for branch in branches:
+                    for told, condition in branch.items():
+                        if told == "$and":
+                            loose += condition
+                        elif told in translated:
+                            loose.append({told: condition})
+                        else:
+                            translated[told] = condition
             else:
                 loose.append({"$or": branches})
         elif _is_meta(options, name):

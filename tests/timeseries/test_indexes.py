@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from bson import DatetimeMS
 
 from bucketd.catalog.collections import Collection
 from bucketd.catalog.index_specs import IndexSpec
@@ -25,7 +26,32 @@ KEYS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"m.a.b": -1, "t": 1}, {"meta.a.b": -1, "control.min.t": 1, "control.max.t": 1}),
     ({"x": 1}, {"control.min.x": 1, "control.max.x": 1}),
     ({"t.x": -1}, {"control.max.t.x": -1, "control.min.t.x": -1}),
+    ({"m.h": "hashed"}, {"meta.h": "hashed"}),
 ]
+
+
+def test_a_place_in_measurements_is_listed_without_the_words_of_the_client() -> None:
+    bucket_index = IndexSpec({"v": 2, "key": {"meta": 1, "data.p.q": "2dsphere_bucket"}, "name": "n"})
+    assert to_view_index(VIEW, bucket_index) == {"v": 2, "key": {"m": 1, "p.q": "2dsphere"}, "name": "n"}
+    assert to_bucket_key(VIEW, {"m": 1, "p.q": "2dsphere"}) == bucket_index.key
+
+
+def test_a_partial_filter_on_measurements_becomes_one_on_buckets() -> None:
+    day = DatetimeMS(86_400_000)
+    spec = {
+        "key": {"x": 1}, "name": "n",
+        "partialFilterExpression": {"$and": [{"t": {"$gt": day}}, {"m.b": {"$gte": "B"}}, {"x": {"$gte": 0}}]},
+    }  # fmt: skip
+    index = to_bucket_index(VIEW, IndexSpec.parse(spec))
+    before = DatetimeMS(int(day) - 3_600_000)
+    assert index.partial_filter == {
+        "meta.b": {"$gte": "B"},
+        "$and": [
+            {"$and": [{"control.max.t": {"$_internalExprGt": day}}, {"control.min.t": {"$_internalExprGt": before}}]},
+            {"control.max.x": {"$_internalExprGte": 0}},
+        ],
+    }
+    assert to_view_index(VIEW, index) == {"v": 2, **spec}
 
 
 @pytest.mark.parametrize(("asked", "wanted"), KEYS)
