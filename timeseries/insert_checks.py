@@ -9,6 +9,7 @@ from typing import Final
 from ..catalog.collections import Collection
 from ..catalog.index_entries import keys_of
 from ..catalog.index_specs import IndexSpec
+from ..catalog.timeseries_options import TimeseriesOptions
 from ..common.errors import MongoError
 from .indexes import to_view_index
 
@@ -23,6 +24,9 @@ def doubtful_indexes(view: Collection, buckets: Collection | None) -> list[Index
     options = view.timeseries
     found: list[IndexSpec] = []
     for index in () if buckets is None else buckets.indexes:
+        if index.kind == "btree" and len(index.paths) < 4 and len(_names(index.paths, options)) < 2:
+            # As the index that every collection begins with: no two arrays can come together.
+            continue
         shown = to_view_index(view, index)
         if shown is None:
             continue
@@ -35,6 +39,12 @@ def doubtful_indexes(view: Collection, buckets: Collection | None) -> list[Index
         document = {name: value for name, value in shown.items() if name != "partialFilterExpression"}
         found.append(IndexSpec(document))
     return found
+
+
+def _names(paths: Sequence[str], options: TimeseriesOptions | None) -> set[str]:
+    """The fields of measurements that paths in buckets are about, the time left out."""
+    names = {path.removeprefix("control.min.").removeprefix("control.max.") for path in paths}
+    return names if options is None else names - {options.time_field}
 
 
 def refusals(indexes: Sequence[IndexSpec], raws: Sequence[bytes]) -> Refusals:
