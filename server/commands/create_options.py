@@ -23,6 +23,7 @@ from ...common.ordering import equal
 from ...common.values import Document, is_string, type_name
 from ..context import Request
 from .arguments import Fields, whole_number
+from .encrypted_fields import check_encrypted_fields
 from .validators import check_validator
 from .view_definitions import check_view_name
 
@@ -89,7 +90,11 @@ def read_create_options(request: Request, now_ms: int) -> CreateOptions:
         raise images.missing("enabled")
     if images is not None and images.take_bool("enabled", exact=True):
         options["changeStreamPreAndPostImages"] = {"enabled": True}
-    if fields.take_document("encryptedFields", default=None) is not None:
+    encrypted = fields.take_document("encryptedFields", default=None)
+    if encrypted is not None:
+        check_encrypted_fields(fields, encrypted)
+        if options.get("capped"):
+            raise Location(6367301, "Encrypted fields cannot be used with a capped collection")
         if view_on is not None or fields.has("timeseries"):
             raise Location(6346401, "Encrypted fields cannot be used with views or timeseries collections")
         raise NotImplemented("encryptedFields are not supported")
