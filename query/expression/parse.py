@@ -93,7 +93,7 @@ def parse_path(text: str, context: ParseContext) -> Expression:
     if not name:
         raise FailedToParse("empty variable names are not allowed")
     if name == "CLUSTER_TIME" and name not in context.variables:
-        raise Location(51144, "Builtin variable '$$CLUSTER_TIME' is not available")
+        raise Location(10071200, "Builtin variable '$$CLUSTER_TIME' is not available")
     if name not in SYSTEM_VARIABLES and name not in context.variables:
         # A name that is read may begin with a capital letter, as those of the system do.
         check_variable_name(name[0].lower() + name[1:])

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from bson import Decimal128
 
-from ...common.errors import BSONObjectTooLarge, ExceededMemoryLimit, Location
+from ...common.errors import BSONObjectTooLarge, Location
 from ...common.field_paths import check_field_name
 from ...common.numbers import INT32_MAX, INT32_MIN, is_number, whole_number
 from ...common.ordering import compare, order_key
@@ -20,6 +20,7 @@ from ..plan.nodes import PlanNode, Run
 from .base import Fields, PipelineContext, Stage, StageNode, StageParser, joined
 from .group import parse_field
 from .inner import check_stages, parsed, run_inner
+from .spool import Spool
 
 _NOT_IN_FACET: Final = (
     "$changeStreamSplitLargeEvent", "$collStats", "$facet", "$geoNear", "$indexStats", "$listClusterCatalog",
@@ -27,7 +28,7 @@ _NOT_IN_FACET: Final = (
     "$documents", "$listCatalog", "$search", "$searchMeta", "$vectorSearch", "$currentOp", "$listSearchIndexes",
 )  # fmt: skip
 _ROW_BYTES_MAX: Final = 16 * 1024 * 1024 + 16 * 1024
-_MEMORY_BYTES_MAX: Final = 100 * 1024 * 1024
+_OUTPUT_BYTES_MAX: Final = 100 * 1024 * 1024
 
 
 class Facet(Stage):
@@ -79,38 +80,44 @@ class _RowsNode(PlanNode):
 
     stage = "QUEUED_DATA"
 
-    def __init__(self, batches: list[Batch]) -> None:
+    def __init__(self, rows: Spool) -> None:
         super().__init__()
-        self._batches = batches
+        self._rows = rows
 
     def batches(self, run: Run) -> Iterator[Batch | None]:
         """See `PlanNode.batches`."""
-        yield from self._batches
+        yield from self._rows.read()
 
 
 class _FacetNode(StageNode):
     def batches(self, run: Run) -> Iterator[Batch | None]:
         stage = self.of
         assert isinstance(stage, Facet)
-        rows: list[Batch] = []
-        size = 0
-        for batch in self.inputs[0].batches(run):
-            if batch is not None:
-                size += sum(len(raw) for raw in batch.raws())
-                rows.append(batch)
-            if size > _MEMORY_BYTES_MAX:
-                raise ExceededMemoryLimit(f"$facet holds more than {_MEMORY_BYTES_MAX} bytes of its input")
-            yield None
-        made: Document = {}
-        for name, pipeline in stage.pipelines.items():
-            found: list[Document] = []
-            for batch in run_inner(pipeline.node(_RowsNode(rows)), run, run.variables):
-                if batch is None:
+        rows = Spool("$facet", run)
+        try:
+            for batch in self.inputs[0].batches(run):
+                if batch is not None:
+                    rows.add(batch)
+                yield None
+            made: Document = {}
+            size = 0
+            for name, pipeline in stage.pipelines.items():
+                found: list[Document] = []
+                for batch in run_inner(pipeline.node(_RowsNode(rows)), run, run.variables):
+                    if batch is not None:
+                        found += batch.documents()
+                        size += sum(len(raw) for raw in batch.raws())
+                        if size > _OUTPUT_BYTES_MAX:
+                            raise Location(
+                                4031700,
+                                f"document constructed by $facet is {size} bytes, which exceeds the limit of "
+                                f"{_OUTPUT_BYTES_MAX} bytes",
+                            )
                     yield None
-                else:
-                    found += batch.documents()
-            made[name] = found
-        if len(encode(made)) > _ROW_BYTES_MAX:
+                made[name] = found
+        finally:
+            rows.close()
+        if size > _ROW_BYTES_MAX // 2 and len(encode(made)) > _ROW_BYTES_MAX:
             raise BSONObjectTooLarge(f"BSONObj size is invalid: the document of $facet exceeds {_ROW_BYTES_MAX} bytes")
         self.stats.advanced = 1
         yield RowBatch(documents=[made])

@@ -12,6 +12,8 @@ from ...common.ordering import compare, order_key
 from ...common.values import MISSING, Document, is_string, type_name
 from ..accumulators.base import Accumulator
 from ..accumulators.parse import parse_accumulator
+from ..columns.batch import ColumnBatch
+from ..columns.group import ColumnGroup, column_group
 from ..expression.base import Constant, Expression
 from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
@@ -45,6 +47,11 @@ class Group(Stage):
         if key is None:
             raise Location(15955, "a group specification must include an _id")
         return cls(key, accumulators, context.collation)
+
+    def over_columns(self, time_field: str, shared_field: str | None) -> ColumnGroup | None:
+        """The same over batches of columns, where these can do it."""
+        accumulators = list(self.accumulators.values())
+        return column_group(self.key, accumulators, self.collation, time_field=time_field, shared_field=shared_field)
 
     def serialize(self) -> Document:
         """See `Stage.serialize`."""
@@ -122,7 +129,7 @@ class GroupNode(StageNode):
         )
         try:
             for batch in self.inputs[0].batches(run):
-                if batch is not None:
+                if batch is not None and not self._gather_columns(stage, table, batch, run.variables):
                     self._gather(stage, table, batch, run.variables)
                 yield None
             yield from self._rows(stage, table, run)
@@ -137,6 +144,13 @@ class GroupNode(StageNode):
             "spilledBytes": Int64(spilling.bytes),
             "spilledRecords": Int64(spilling.records),
         }
+
+    def _gather_columns(self, stage: Group, table: GroupTable, batch: Batch, variables: dict[str, Any]) -> bool:
+        """Add a batch that is held in columns, as such; False where that cannot be."""
+        if not isinstance(batch, ColumnBatch):
+            return False
+        grouped = stage.over_columns(batch.time_field, batch.shared.name)
+        return grouped is not None and grouped.gather(table, batch, variables)
 
     def _gather(self, stage: Group, table: GroupTable, batch: Batch, variables: dict[str, Any]) -> None:
         key_of, collation = stage.key.evaluate, stage.collation

@@ -93,9 +93,17 @@ class GroupTable:
 
     def states(self, key: Any, value: Any) -> list[State]:
         """The states of the group with that key; a new group gets `value` for its `_id`."""
-        self._rows += 1
+        self.make_room(1)
+        return self.group(key, value)
+
+    def make_room(self, rows: int) -> None:
+        """So many rows come next: look at the memory in use when it is time to. States that were handed out may be gone then."""
+        self._rows += rows
         if self._rows >= self._next_check:
             self._check()
+
+    def group(self, key: Any, value: Any) -> list[State]:
+        """The states of a group as `states`, without a look at the memory."""
         group = self._groups.get(key)
         if group is None:
             identity = value if type(value) is dict else {}

@@ -10,7 +10,7 @@ from ...common.errors import FailedToParse, IDLFailedToParse, IDLUnknownField, I
 from ...common.field_paths import parse_field_path
 from ...common.ordering import OrderKey, order_key
 from ...common.paths import path_values
-from ...common.values import MISSING, Document, is_string, type_name
+from ...common.values import MISSING, Document, encode, is_string, type_name
 from ..expression.base import Expression, check_variable_name
 from ..match.parse import parse_filter
 from ..plan.batches import Batch, RowBatch
@@ -374,6 +374,7 @@ class _GraphNode(StageNode):
         seen_rows: set[OrderKey] = set()
         path = ".".join(stage.connect_to)
         depth = 0
+        size = 0
         while frontier and (stage.depth_max is None or depth <= stage.depth_max):
             fresh = []
             for value in frontier:
@@ -396,6 +397,9 @@ class _GraphNode(StageNode):
                 if identity in seen_rows:
                     continue
                 seen_rows.add(identity)
+                size += 3 * len(encode(row))
+                if size > run.memory_bytes_max:
+                    raise Location(40099, "$graphLookup reached maximum memory consumption")
                 for value in path_values(row, stage.connect_from):
                     if value is not MISSING and not isinstance(value, list):
                         frontier.append(value)

@@ -4,21 +4,22 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from ...common.errors import ExceededMemoryLimit, FailedToParse, Location, TypeMismatch
+from ...common.errors import FailedToParse, Location, TypeMismatch
 from ...common.field_paths import parse_field_path
 from ...common.ordering import order_key
 from ...common.paths import get_path
-from ...common.values import MISSING, Document, encode, is_string, type_name
+from ...common.values import MISSING, Document, decode, encode, is_string, type_name
 from ..accumulators.base import Accumulator
 from ..accumulators.parse import parse_accumulator
 from ..expression.base import Constant, Expression
 from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
-from ..sort import SortPattern, parse_sort
+from ..sort import Sorter, SortPattern, parse_sort
 from .base import PipelineContext, Stage, StageNode, StageParser
 from .moments import Covariance, SlidingDeviation
 from .reshape import STAGES as RESHAPING
 from .reshape import replaced
+from .spool import ComputedOrder
 from .window_frames import Frame, parse_frame
 from .window_functions import FUNCTIONS, Partition, Span, WindowFunction
 
@@ -29,6 +30,18 @@ _ACCUMULATORS: Final = frozenset(
         "$topN",
     }
 )  # fmt: skip
+
+
+_PARTITION_FACTOR: Final = 10
+"""How much larger than the bound of the stage one partition may be where disk may be used."""
+
+
+def _too_large(size: int, run: Run) -> Location:
+    return Location(
+        5414201,
+        f"Exceeded memory limit in DocumentSourceSetWindowFields, used {size} bytes but max allowed is "
+        f"{run.memory_bytes_max}",
+    )
 
 
 class Gathered(WindowFunction):
@@ -159,27 +172,68 @@ class _WindowNode(StageNode):
         stage = self.of
         assert isinstance(stage, SetWindowFields)
         rows: list[tuple[Any, Any, Document]] = []
+        sorter: Sorter | None = None
         size = 0
-        for batch in self.inputs[0].batches(run):
-            rows += [
-                (self._partition(stage, document, run), self._key(stage, document), document)
-                for document in (() if batch is None else batch.documents())
-            ]
-            if batch is not None and len(batch):
-                size += len(encode(batch.documents()[0])) * len(batch) * 2
-            if size > run.memory_bytes_max * (20 if run.allow_disk_use else 1):
-                raise ExceededMemoryLimit(f"$setWindowFields exceeded its memory limit of {run.memory_bytes_max} bytes")
-            yield None
-        rows.sort(key=lambda row: (row[0], row[1]))
-        for _, members in groupby(rows, key=lambda row: row[0]):
-            chosen = list(members)
+        try:
+            for batch in self.inputs[0].batches(run):
+                rows += [
+                    (self._partition(stage, document, run), self._key(stage, document), document)
+                    for document in (() if batch is None else batch.documents())
+                ]
+                if batch is not None and len(batch):
+                    size += len(encode(batch.documents()[0])) * len(batch) * 2
+                if size > run.memory_bytes_max:
+                    if not run.allow_disk_use:
+                        raise _too_large(size, run)
+                    if sorter is None:
+                        sorter = self._sorter(stage, run)
+                    for _, _, document in rows:
+                        sorter.add(document)
+                    rows = []
+                yield None
+            rows.sort(key=lambda row: (row[0], row[1]))
+            ordered: Iterator[tuple[Any, Any, Document]] = iter(rows)
+            if sorter is not None:
+                for _, _, document in rows:
+                    sorter.add(document)
+                rows = []
+                ordered = self._ordered(stage, sorter, run)
+            yield from self._partitions(stage, ordered, run, bounded=sorter is not None)
+            self.stats.eof = True
+        finally:
+            if sorter is not None:
+                sorter.close()
+
+    def _sorter(self, stage: SetWindowFields, run: Run) -> Sorter:
+        """Puts the rows in order on disk where they do not fit into memory."""
+        order = ComputedOrder(lambda document: (self._partition(stage, document, run), self._key(stage, document)))
+        return Sorter(order, memory_bytes_max=run.memory_bytes_max, spill_folder=run.spill_folder)
+
+    def _ordered(self, stage: SetWindowFields, sorter: Sorter, run: Run) -> Iterator[tuple[Any, Any, Document]]:
+        for row, _ in sorter.results():
+            document = decode(row) if isinstance(row, bytes) else row
+            yield self._partition(stage, document, run), self._key(stage, document), document
+
+    def _partitions(
+        self, stage: SetWindowFields, ordered: Iterator[tuple[Any, Any, Document]], run: Run, *, bounded: bool
+    ) -> Iterator[Batch | None]:
+        for _, members in groupby(ordered, key=lambda row: row[0]):
+            chosen: list[tuple[Any, Any, Document]] = []
+            size = 0
+            for member in members:
+                chosen.append(member)
+                if bounded and not len(chosen) % 512:
+                    size += len(encode(member[2])) * 512 * 2
+                    # A partition is computed in memory, so that a single one cannot be without bounds.
+                    if size > _PARTITION_FACTOR * run.memory_bytes_max:
+                        raise _too_large(size, run)
+                    yield None
             made = self._computed(stage, chosen, run)
             for start in range(0, len(made), run.batch_rows):
                 part = made[start : start + run.batch_rows]
                 self.stats.advanced += len(part)
                 yield RowBatch(documents=part)
             yield None
-        self.stats.eof = True
 
     def _partition(self, stage: SetWindowFields, document: Document, run: Run) -> Any:
         if stage.by is None:

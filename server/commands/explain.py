@@ -262,6 +262,7 @@ def _with_counts(stage: Document, node: PlanNode) -> Document:
     return {
         **stage,
         **node.describe_stats(),
+        **node.stats.extra,
         "nReturned": Int64(node.stats.advanced),
         "executionTimeMillisEstimate": Int64(node.stats.time_ns // 1_000_000),
     }

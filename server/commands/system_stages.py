@@ -106,7 +106,7 @@ def _check(name: str, spec: Any, context: PipelineContext) -> None:
             raise Location(4503200, "$planCacheStats stage supports allHosts parameter only for sharded clusters")
     elif name == "$querySettings":
         if not isinstance(spec, dict):
-            raise FailedToParse(f"$querySettings value must be an object. Found: {type_name(spec)}")
+            raise Location(7746800, f"$querySettings value must be an object. Found: {type_name(spec)}")
         if context.namespace.database != "admin":
             raise InvalidNamespace("$querySettings must be run against the 'admin' database with {aggregate: 1}")
         fields = Fields(spec, name, known=("showDebugQueryShape",))
