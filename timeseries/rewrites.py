@@ -70,7 +70,16 @@ def rewritten(stages: Sequence[Stage], source: Source, context: PipelineContext)
         if unpack.spec.event_filter is None:
             before.append(Limit(limit))
         unpack = unpack.changed(limit=limit)
+    elif behind and _wants_columns(unpack.spec, behind[0]):
+        unpack = unpack.changed(columnar=True)
     return [*before, _with_fields(unpack, behind), *behind]
+
+
+def _wants_columns(spec: UnpackSpec, stage: Stage) -> bool:
+    """Whether the stage can work on columns."""
+    if isinstance(stage, Count):
+        return True
+    return isinstance(stage, Group) and stage.over_columns(spec.time_field, spec.meta_field) is not None
 
 
 def _match(unpack: UnpackStage, behind: list[Stage], source: Source) -> tuple[UnpackStage, list[Stage], list[Stage]]:

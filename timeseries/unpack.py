@@ -3,16 +3,20 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+import numpy as np
 from bson import DatetimeMS
 
 from ..common.errors import error_for
 from ..common.values import MISSING, Document, decode
 from ..kernels import BucketError, bucket_summary, unpack_many
+from ..query.columns.compute import filter_mask
 from ..query.match.base import MatchNode
 from ..query.plan.batches import Batch, RowBatch
 from ..query.plan.nodes import PlanNode, Run
+from .columns import column_batch
 
 _BUCKETS_AT_ONCE: Final = 8
+_BUCKETS_OF_COLUMNS: Final = 32
 
 Predicate = Callable[[Document], bool]
 
@@ -65,6 +69,7 @@ class UnpackBuckets(PlanNode):
         event_filter: MatchNode | None = None,
         whole_filter: MatchNode | None = None,
         in_order: bool = False,
+        columnar: bool = False,
     ) -> None:
         """Prepare to unpack; the arguments are those of `UnpackSpec`."""
         super().__init__(source)
@@ -78,6 +83,9 @@ class UnpackBuckets(PlanNode):
         self._whole_filter = whole_filter
         self._at_once = 1 if in_order or computed or whole_filter is not None else _BUCKETS_AT_ONCE
         self._in_order = in_order
+        self._columnar = columnar and include is not None and not computed and not in_order
+        if self._columnar:
+            self._at_once = _BUCKETS_OF_COLUMNS
         self.buckets = 0
 
     def batches(self, run: Run) -> Iterator[Batch | None]:
@@ -91,7 +99,8 @@ class UnpackBuckets(PlanNode):
                 continue
             raws = batch.raws()
             for start in range(0, len(raws), self._at_once):
-                rows: Batch = self._unpack(raws[start : start + self._at_once], matches, whole)
+                some = raws[start : start + self._at_once]
+                rows = self._columns(some, matches) if self._columnar else self._unpack(some, matches, whole)
                 if left is not None:
                     rows = rows.slice(0, left)
                     left -= len(rows)
@@ -104,6 +113,25 @@ class UnpackBuckets(PlanNode):
     def describe_stats(self) -> Document:
         """See `PlanNode.describe_stats`."""
         return {"nBucketsUnpacked": self.buckets}
+
+    def _columns(self, buckets: Sequence[bytes], matches: Predicate | None) -> Batch:
+        """The measurements as columns, filtered."""
+        self.buckets += len(buckets)
+        fields = [name for name in self._include or () if name != self._meta_field]
+        # The filter may ask for the time where nobody else does.
+        fields += [] if self._time_field in fields else [self._time_field]
+        try:
+            batch = column_batch(buckets, self._time_field, self._meta_field, fields)
+        except BucketError as error:
+            code, message = error.args
+            raise error_for(int(code), str(message)) from error
+        if matches is None or self._event_filter is None:
+            return batch
+        mask = filter_mask(self._event_filter, batch)
+        if mask is None:
+            kept = [position for position, document in enumerate(batch.documents()) if matches(document)]
+            return batch if len(kept) == len(batch) else batch.select(kept)
+        return batch if mask.all() else batch.select(np.flatnonzero(mask))
 
     def _unpack(self, buckets: Sequence[bytes], matches: Predicate | None, whole: Predicate | None) -> Batch:
         self.buckets += len(buckets)

@@ -35,6 +35,7 @@ class UnpackSpec:
         whole_filter: what a bucket satisfies only if all of its measurements satisfy `event_filter`.
         limit: how many measurements are wanted at most.
         in_order: each bucket's measurements come as a batch that tells the bucket's first time.
+        columnar: who reads the measurements wants columns.
     """
 
     time_field: str
@@ -50,6 +51,7 @@ class UnpackSpec:
     whole_filter: MatchNode | None = None
     limit: int | None = None
     in_order: bool = False
+    columnar: bool = False
 
     def to_document(self) -> Document:
         """The operand of the stage."""
@@ -109,6 +111,7 @@ class UnpackStage(Stage):
             event_filter=spec.event_filter,
             whole_filter=spec.whole_filter,
             in_order=spec.in_order,
+            columnar=spec.columnar,
         )
 
     def needs(self, wanted: Fields) -> Fields:

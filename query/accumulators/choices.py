@@ -25,9 +25,10 @@ class Extreme(State):
 
     def add(self, document: Document, variables: Variables) -> None:
         """See `State.add`."""
-        self._take(self._evaluate(document, variables))
+        self.take(self._evaluate(document, variables))
 
-    def _take(self, value: Any) -> None:
+    def take(self, value: Any) -> None:
+        """Take a value."""
         if value is None or value is MISSING:
             return
         key = order_key(value, self._collator)
@@ -44,7 +45,7 @@ class Extreme(State):
 
     def absorb(self, kept: Any) -> None:
         """See `State.absorb`."""
-        self._take(kept)
+        self.take(kept)
 
     def size_bytes(self) -> int:
         """See `State.size_bytes`."""
@@ -64,7 +65,12 @@ class First(State):
     def add(self, document: Document, variables: Variables) -> None:
         """See `State.add`."""
         if self._empty:
-            self._value, self._empty = self._evaluate(document, variables), False
+            self.take(self._evaluate(document, variables))
+
+    def take(self, value: Any) -> None:
+        """Take a value, if it is the first."""
+        if self._empty:
+            self._value, self._empty = value, False
 
     def result(self) -> Any:
         """See `State.result`."""
@@ -98,6 +104,10 @@ class Last(State):
     def add(self, document: Document, variables: Variables) -> None:
         """See `State.add`; only the last one is evaluated."""
         self._document, self._variables = document, variables
+
+    def take(self, value: Any) -> None:
+        """Take a value."""
+        self._document, self._value = None, value
 
     def result(self) -> Any:
         """See `State.result`."""

@@ -4,7 +4,9 @@ import math
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 from bson import Decimal128, Int64
+from numpy.typing import NDArray
 
 from ...common.numbers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from ...common.values import Document
@@ -55,6 +57,24 @@ class Sum(State):
             return
         self.count += 1
 
+    def add_whole(self, total: int, count: int, *, wide: bool) -> None:
+        """Take `count` whole numbers with this sum; `wide` where they are 64 bits wide."""
+        self._whole += total
+        self._wide = self._wide or wide
+        self.count += count
+
+    def add_doubles(self, values: NDArray[np.float64]) -> None:
+        """Take doubles."""
+        if len(values):
+            self._any_double = True
+            finite = np.isfinite(values)
+            if not finite.all():
+                for value in values[~finite].tolist():
+                    self._special += value
+                values = values[finite]
+            self._doubles = _partials([*self._doubles, *values.tolist()])
+            self.count += len(finite)
+
     def result(self) -> Any:
         """See `State.result`."""
         if self._decimal is not None:
@@ -103,6 +123,18 @@ class Sum(State):
 
 def _partials(values: list[float]) -> list[float]:
     """A few doubles with exactly the same sum."""
+    parts: list[float] = []
+    try:
+        # Each is the rounded sum of what those before it leave over, until nothing is.
+        while rest := math.fsum([*values, *(-part for part in parts)]):
+            parts.append(rest)
+    except OverflowError:
+        return _partials_by_steps(values)
+    return parts
+
+
+def _partials_by_steps(values: list[float]) -> list[float]:
+    """The same for sums that leave the range of doubles on the way."""
     partials: list[float] = []
     for number in values:
         kept = 0

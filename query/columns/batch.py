@@ -1,0 +1,161 @@
+"""A batch of rows that are held column by column, and become documents only where somebody asks for them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from bson import DatetimeMS, Int64
+from numpy.typing import NDArray
+
+from ...common.values import MISSING, BsonType, Document, decode
+from ..plan.batches import Batch
+
+Positions = NDArray[np.int64]
+
+MIXED = 255
+"""Kind of a column whose values are of several types, or of one that has no array."""
+ABSENT = 0
+"""Kind of a column that no row has a value in."""
+
+
+@dataclass(slots=True)
+class Column:
+    """The values of one field.
+
+    Attributes:
+        kind: their BSON type, `MIXED` or `ABSENT`.
+        values: one for each row: float64, int64 (dates in milliseconds), bool, or positions in `texts`; undefined if mixed.
+        present: which rows have a value; None where all have.
+        texts: the different strings.
+    """
+
+    kind: int
+    values: NDArray[Any]
+    present: NDArray[np.bool_] | None = None
+    texts: list[str] | None = None
+
+    def select(self, positions: Positions) -> "Column":
+        """The rows at these positions."""
+        present = None if self.present is None else self.present[positions]
+        return Column(self.kind, self.values[positions], present, self.texts)
+
+    def value(self, row: int) -> Any:
+        """The value of a row as Python holds it; MISSING where there is none."""
+        if self.kind == ABSENT or (self.present is not None and not self.present[row]):
+            return MISSING
+        return self.converted(self.values[row])
+
+    def converted(self, value: Any) -> Any:
+        """A value of the array as Python holds it."""
+        match self.kind:
+            case BsonType.DOUBLE:
+                return float(value)
+            case BsonType.INT32:
+                return int(value)
+            case BsonType.INT64:
+                return Int64(value)
+            case BsonType.DATE:
+                return DatetimeMS(int(value))
+            case BsonType.BOOL:
+                return bool(value)
+            case BsonType.STRING if self.texts is not None:
+                return self.texts[int(value)]
+        raise AssertionError(f"no value of kind {self.kind} lies in an array")
+
+
+@dataclass(slots=True)
+class Shared:
+    """What is the same for all rows of a segment: the name of the field, the segments' values, and which of them are equal.
+
+    Attributes:
+        name: None where segments share nothing.
+        values: one for each segment; MISSING where it has none.
+        numbers: equal numbers where the values are equal.
+    """
+
+    name: str | None
+    values: list[Any]
+    numbers: NDArray[np.int64]
+
+
+class ColumnBatch(Batch):
+    """Rows of several segments, each of which has one value of the shared field."""
+
+    def __init__(
+        self,
+        columns: Callable[[str], Column],
+        segments: NDArray[np.int64],
+        shared: Shared,
+        build: Callable[[Positions], list[bytes]],
+        *,
+        time_field: str,
+        positions: Positions | None = None,
+    ) -> None:
+        """Wrap arrays.
+
+        Args:
+            columns: gives the whole column of a field.
+            segments: the segment of each row, of the whole columns.
+            build: makes raw documents of rows, by their places in the whole columns.
+            time_field: the column that always holds a date.
+            positions: the rows that are in the batch; None for all.
+        """
+        self._columns = columns
+        self._segments = segments
+        self.shared = shared
+        self._build = build
+        self.time_field = time_field
+        self._positions = positions
+        self._raws: list[bytes] | None = None
+        self._documents: list[Document] | None = None
+        self._cached: dict[str, Column] = {}
+
+    def __len__(self) -> int:
+        return len(self._segments) if self._positions is None else len(self._positions)
+
+    def column(self, name: str) -> Column:
+        """The values of a field that was unpacked, for the rows of the batch."""
+        column = self._cached.get(name)
+        if column is None:
+            column = self._columns(name)
+            if self._positions is not None and column.kind != MIXED:
+                column = column.select(self._positions)
+            self._cached[name] = column
+        return column
+
+    @property
+    def segments(self) -> NDArray[np.int64]:
+        """The segment of each row."""
+        return self._segments if self._positions is None else self._segments[self._positions]
+
+    def documents(self) -> list[Document]:
+        """See `Batch.documents`; decodes once."""
+        if self._documents is None:
+            self._documents = [decode(raw) for raw in self.raws()]
+        return self._documents
+
+    def raws(self) -> list[bytes]:
+        """See `Batch.raws`; builds once."""
+        if self._raws is None:
+            positions = self._positions
+            self._raws = self._build(np.arange(len(self._segments)) if positions is None else positions)
+        return self._raws
+
+    def select(self, positions: Sequence[int] | Positions) -> "ColumnBatch":
+        """See `Batch.select`."""
+        chosen = np.asarray(positions, dtype=np.int64)
+        return ColumnBatch(
+            self._columns,
+            self._segments,
+            self.shared,
+            self._build,
+            time_field=self.time_field,
+            positions=chosen if self._positions is None else self._positions[chosen],
+        )
+
+
+def segment_numbers(values: Sequence[bytes | None]) -> NDArray[np.int64]:
+    """Equal numbers for equal values."""
+    numbers: dict[bytes | None, int] = {}
+    return np.fromiter((numbers.setdefault(value, len(numbers)) for value in values), dtype=np.int64, count=len(values))

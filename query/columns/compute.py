@@ -1,0 +1,105 @@
+"""Filters over columns: which rows of a batch satisfy a predicate, where arrays can tell."""
+
+import math
+from typing import Any, Final
+
+import numpy as np
+from bson import DatetimeMS, Int64
+from numpy.typing import NDArray
+
+from ...common.values import BsonType
+from ..match.base import AlwaysTrue, MatchNode
+from ..match.comparison import Comparison
+from ..match.elements import Exists
+from ..match.logical import And, Or
+from .batch import ABSENT, MIXED, Column, ColumnBatch
+
+Mask = NDArray[np.bool_]
+
+_EXACT_MAX: Final = 2**53
+_WHOLE: Final = (BsonType.INT32, BsonType.INT64)
+_COMPARE: Final = {
+    "$eq": np.equal,
+    "$gt": np.greater,
+    "$gte": np.greater_equal,
+    "$lt": np.less,
+    "$lte": np.less_equal,
+}
+
+
+def filter_mask(node: MatchNode, batch: ColumnBatch) -> Mask | None:
+    """Which rows satisfy the predicate, as `MatchNode.compile` would say; None where the arrays cannot tell."""
+    match node:
+        case AlwaysTrue():
+            return np.ones(len(batch), dtype=np.bool_)
+        case And() | Or():
+            masks = [filter_mask(child, batch) for child in node.children()]
+            known = [mask for mask in masks if mask is not None]
+            if len(known) != len(masks):
+                return None
+            combined: Mask = (np.logical_and if isinstance(node, And) else np.logical_or).reduce(known)
+            return combined
+        case Exists() if _is_column(node.path, batch):
+            column = batch.column(node.path)
+            if column.kind == MIXED:
+                return None
+            if column.kind == ABSENT:
+                return np.zeros(len(batch), dtype=np.bool_)
+            return np.ones(len(batch), dtype=np.bool_) if column.present is None else column.present
+        case Comparison() if _is_column(node.path, batch) and node.operator in _COMPARE:
+            return _compared(batch.column(node.path), node.operator, node.value, len(batch))
+    return None
+
+
+def _is_column(path: str, batch: ColumnBatch) -> bool:
+    return "." not in path and path != batch.shared.name
+
+
+def _compared(column: Column, operator: str, operand: Any, rows: int) -> Mask | None:
+    kind = type(operand)
+    if column.kind == MIXED or kind not in (int, float, Int64, DatetimeMS):
+        return None
+    is_date = kind is DatetimeMS
+    if column.kind == ABSENT or is_date != (column.kind == BsonType.DATE):
+        if column.kind in (ABSENT, BsonType.DATE, BsonType.STRING, BsonType.BOOL, BsonType.DOUBLE, *_WHOLE):
+            # Of another type, or not there: no number and no date compares with it.
+            return np.zeros(rows, dtype=np.bool_)
+        return None
+    if is_date:
+        mask = _of_whole(column.values, operator, int(operand))
+    elif column.kind in _WHOLE:
+        mask = _of_whole(column.values, operator, operand)
+    elif column.kind == BsonType.DOUBLE:
+        mask = _of_doubles(column.values, operator, operand)
+    elif column.kind in (BsonType.STRING, BsonType.BOOL):
+        return np.zeros(rows, dtype=np.bool_)
+    else:
+        return None
+    return mask if mask is None or column.present is None else mask & column.present
+
+
+def _of_whole(values: NDArray[Any], operator: str, operand: Any) -> Mask | None:
+    if isinstance(operand, float):
+        if not math.isfinite(operand) or abs(operand) >= _EXACT_MAX:
+            return None
+        if not operand.is_integer():
+            if operator == "$eq":
+                return np.zeros(len(values), dtype=np.bool_)
+            # The whole number below is on the same side as the operand, and is never met itself.
+            operator = "$gt" if operator in ("$gt", "$gte") else "$lte"
+        operand = math.floor(operand)
+    if not -(2**63) <= operand < 2**63:
+        return None
+    mask: Mask = _COMPARE[operator](values, np.int64(int(operand)))
+    return mask
+
+
+def _of_doubles(values: NDArray[Any], operator: str, operand: Any) -> Mask | None:
+    if not isinstance(operand, float):
+        if abs(operand) > _EXACT_MAX:
+            return None
+        operand = float(operand)
+    if math.isnan(operand):
+        return None
+    mask: Mask = _COMPARE[operator](values, operand)
+    return mask
