@@ -78,6 +78,10 @@ class Engine(ABC):
         """The same for work that can wait: it joins the commit of others, as long as there are any, and asks for none."""
         return await self.write(work)
 
+    def quiet(self) -> bool:
+        """Whether nobody has written lately but who can wait."""
+        return True
+
     @abstractmethod
     def size_bytes(self) -> int:
         """Bytes that the store takes on disk."""

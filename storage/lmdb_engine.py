@@ -175,6 +175,10 @@ class LmdbEngine(Engine):
         """See `Engine.write_beside`."""
         return cast(Result, await self.writer.write_beside(work))
 
+    def quiet(self) -> bool:
+        """See `Engine.quiet`."""
+        return self.writer.quiet()
+
     def write_blocking(self, work: Callable[[Transaction], Result]) -> Result:
         """The same for a thread without an event loop (start-up, offline tools)."""
         return cast(Result, self.writer.write_blocking(work))

@@ -83,13 +83,17 @@ class Writer:
         self._check_open()
         loop = asyncio.get_running_loop()
         work = Work(closure, loop.create_future(), loop)
-        if loop.time() - self._last_write > QUIET_SECONDS:
+        if self.quiet():
             self._queue.put(work)
         else:
             self._patient.append(work)
             loop.call_later(PATIENCE_SECONDS, self._hurry, work)
         assert work.done is not None
         return await work.done
+
+    def quiet(self) -> bool:
+        """Whether nobody has written lately; on an event loop."""
+        return asyncio.get_running_loop().time() - self._last_write > QUIET_SECONDS
 
     def _hurry(self, work: Work) -> None:
         if any(waiting is work for waiting in self._patient):

@@ -34,6 +34,9 @@ SLICE_DOCUMENTS_MAX: Final = 200
 """As many documents go in one transaction; so many that a commit pays, so few that no other writer waits long."""
 SLICE_SECONDS_MAX: Final = 0.005
 """A transaction ends after this long with fewer."""
+SLICE_DOCUMENTS_BESIDE: Final = 64
+SLICE_SECONDS_BESIDE: Final = 0.001
+"""The same beside other writers, whose commit it lengthens."""
 
 BucketsRemoved = Callable[[Collection, Sequence[ObjectId]], object]
 Watch = Callable[[Lifetime], AbstractContextManager[Callable[[], bool]]]
@@ -290,8 +293,13 @@ class TtlMonitor:
                     write = self._engine.write if hurry else self._engine.write_beside
                     settings = self._settings()
                     target = settings.target_documents if settings.batch_deletes else 0
-                    limit = min(SLICE_DOCUMENTS_MAX, max(target - count, 1)) if target else SLICE_DOCUMENTS_MAX
-                    removed = await write(partial(self._remove, planned=lifetime, now_ms=now_ms, limit=limit))
+                    beside = not hurry and not self._engine.quiet()
+                    limit = SLICE_DOCUMENTS_BESIDE if beside else SLICE_DOCUMENTS_MAX
+                    if target:
+                        limit = min(limit, max(target - count, 1))
+                    seconds = SLICE_SECONDS_BESIDE if beside else SLICE_SECONDS_MAX
+                    work = partial(self._remove, planned=lifetime, now_ms=now_ms, limit=limit, seconds=seconds)
+                    removed = await write(work)
                     count += removed.count
                     self._note(lifetime.collection, removed, report)
                     if not removed.more:
@@ -345,7 +353,9 @@ class TtlMonitor:
         if removed.buckets:
             self._on_buckets_removed(collection, removed.buckets)
 
-    def _remove(self, transaction: Transaction, *, planned: Lifetime, now_ms: int, limit: int) -> _Slice:
+    def _remove(
+        self, transaction: Transaction, *, planned: Lifetime, now_ms: int, limit: int, seconds: float
+    ) -> _Slice:
         """One transaction's worth of deletions, by the collection as it is now; runs on the writer's thread."""
         nothing = _Slice(0, [], more=False)
         collection = self._catalog.collection_in(transaction, planned.collection.namespace)
@@ -353,7 +363,7 @@ class TtlMonitor:
         # What locks the server may have come while this waited for its turn.
         if collection is None or lifetime is None or self._locked():
             return nothing
-        until = self._clock.monotonic() + SLICE_SECONDS_MAX
+        until = self._clock.monotonic() + seconds
         record_keys: dict[bytes, None] = {}
         for record_key in lifetime.expired(transaction, lifetime.cut_ms(now_ms)):
             record_keys[record_key] = None
