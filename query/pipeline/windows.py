@@ -19,6 +19,7 @@ from .base import PipelineContext, Stage, StageNode, StageParser
 from .moments import Covariance, SlidingDeviation
 from .reshape import STAGES as RESHAPING
 from .reshape import replaced
+from .scaling import parse_scaler
 from .spool import ComputedOrder
 from .window_frames import Frame, parse_frame
 from .window_functions import FUNCTIONS, Partition, Span, WindowFunction
@@ -94,6 +95,8 @@ class Output:
         if function in ("$covariancePop", "$covarianceSamp"):
             operand = context.expressions.parse(spec[function])
             self.function: WindowFunction = Covariance(operand, sample=function == "$covarianceSamp")
+        elif function == "$minMaxScaler":
+            self.function = parse_scaler(function, spec[function], context.expressions)
         elif parse is not None:
             self.function = parse(function, spec[function], context.expressions, order)
         elif function in _ACCUMULATORS:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketd.catalog.namespaces import Namespace
+from bucketd.common.errors import MongoError
 from bucketd.common.values import Document
 from bucketd.query.pipeline.base import PipelineContext
 from bucketd.query.pipeline.parse import parse_pipeline
@@ -135,3 +136,30 @@ def test_graph() -> None:
     people = [{"_id": "a"}, {"_id": "b", "boss": "a"}, {"_id": "c", "boss": "b"}]
     made = over([{"$graphLookup": spec}], [people[2]], people=people)
     assert sorted((row["_id"], int(row["depth"])) for row in made[0]["above"]) == [("a", 1), ("b", 0)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "window", "expected"),
+    [
+        ("$a", None, [0.0, 0.2, 0.6, 1.0]),
+        ({"input": "$a", "min": 0, "max": 100}, None, [0.0, 20.0, 60.0, 100.0]),
+        ({"input": {"$multiply": ["$a", 2]}, "min": -1}, None, [-1.0, -0.6, 0.19999999999999996, 1.0]),
+        ("$a", {"documents": [-1, "current"]}, [0, 1.0, 1.0, 1.0]),
+        ("$a", {"documents": ["unbounded", "current"]}, [0, 1.0, 1.0, 1.0]),
+    ],
+)
+def test_scaling(spec: Any, window: Any, expected: list[float]) -> None:
+    rows = [{"_id": place, "a": value} for place, value in enumerate([1, 5, 13, 21])]
+    output = {"s": {"$minMaxScaler": spec, **({} if window is None else {"window": window})}}
+    found = ran([{"$setWindowFields": {"sortBy": {"a": 1}, "output": output}}], rows)
+    assert [row["s"] for row in found] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [("$missing", 10487000), ({"input": "$a", "min": 2}, 9), ({"min": 0, "max": 1}, 9), ({"input": 1, "min": "$a"}, 9)],
+)
+def test_what_cannot_be_scaled(spec: Any, code: int) -> None:
+    with pytest.raises(MongoError) as failure:
+        ran([{"$setWindowFields": {"output": {"s": {"$minMaxScaler": spec}}}}], [{"a": 1}])
+    assert failure.value.number == code
