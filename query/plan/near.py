@@ -5,7 +5,7 @@ distance; the rest waits for the next circle.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -24,7 +24,9 @@ from .geo_bounds import GeoBounds, Ranges, cap_boxes, cap_ranges, flat_ranges
 from .nodes import PlanNode, Run
 
 _FIRST_ANGLE: Final = 1e-4
-_GROWTH: Final = 4.0
+_FEW: Final = 300
+_MANY: Final = 600
+"""Circles grow by more where they found few documents, and by less where they found many, which have to wait in memory."""
 _FIRST_PART: Final = 1 / 2048
 """The first circle in the plane, as a part of the index's extent."""
 
@@ -60,7 +62,10 @@ class NearScan(PlanNode):
         seen: set[bytes] = set()
         waiting: list[Found] = []
         searched: Ranges = []
-        for radius, whole in self._radii():
+        steps = self._steps()
+        radius, whole = next(steps)
+        while True:
+            before = self.stats.docs_examined
             ranges = without(self._ranges(radius, whole=whole), searched)
             searched = joined([*searched, *ranges])
             bounds = self._bounds(ranges)
@@ -93,6 +98,9 @@ class NearScan(PlanNode):
                 yield _batch(part)
             del waiting[:ready]
             yield None
+            if whole:
+                break
+            radius, whole = steps.send(self.stats.docs_examined - before)
         self.stats.eof = True
 
     def _found(self, run: Run, key: bytes, matches: Predicate | None) -> Found | None:
@@ -110,21 +118,21 @@ class NearScan(PlanNode):
         """A distance in the unit of circles: an angle, or one of the plane."""
         return distance / EARTH_RADIUS_M if self.near.metres else distance
 
-    def _radii(self) -> Iterator[tuple[float, bool]]:
-        """Growing circles, and whether each is the last."""
+    def _steps(self) -> Generator[tuple[float, bool], int, None]:
+        """Growing circles, and whether each is the last; it is told how many documents each added."""
         unit = EARTH_RADIUS_M if self.near.metres else 1.0
         low, high = self.near.minimum / unit, self.near.maximum / unit
-        if self._angles:
-            limit, first = math.pi, _FIRST_ANGLE
-        else:
-            limit, first = math.inf, _extent(self.index) * _FIRST_PART
-        radius = max(first, low)
+        extent = _extent(self.index)
+        limit, first = (math.pi, _FIRST_ANGLE) if self._angles else (4 * extent, extent * _FIRST_PART)
+        radius, step = max(first, low), first
         while True:
-            whole = radius >= high or radius >= limit or radius > 4 * _extent(self.index)
-            yield (high if whole else radius), whole
-            if whole:
-                return
-            radius *= _GROWTH
+            whole = radius >= high or radius >= limit
+            added = yield (high if whole else radius), whole
+            if added < _FEW:
+                step *= 2 if added else 4
+            elif added > _MANY:
+                step /= 2
+            radius += step
 
     def _ranges(self, radius: float, *, whole: bool) -> Ranges:
         # The slack makes up for rounding in the distances that are compared with the circle.
