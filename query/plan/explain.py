@@ -1,12 +1,11 @@
 """Plans as documents: what was chosen, what it did, what was not chosen."""
 
-import hashlib
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from bson import Int64
 
-from ...common.values import Document, encode
+from ...common.values import Document
 from ..match.base import MatchNode
 from .nodes import PlanNode
 from .planner import Planned, Wanted
@@ -51,9 +50,9 @@ def _with_inputs(shown: Document, inputs: list[Document]) -> Document:
     return {**shown, "inputStages": inputs} if inputs else shown
 
 
-def query_planner(namespace: str, matcher: MatchNode, planned: Planned) -> Document:
-    """The section `queryPlanner`."""
-    shape = shape_of(planned.wanted or Wanted(matcher=matcher))
+def query_planner(namespace: str, matcher: MatchNode, planned: Planned, stages: Sequence[str] = ()) -> Document:
+    """The section `queryPlanner`; `stages` names what follows in a pipeline."""
+    shape = shape_of(planned.wanted or Wanted(matcher=matcher), stages)
     root, rejected = planned.root, planned.rejected
     return {
         "namespace": namespace,
@@ -104,34 +103,3 @@ def _trial(root: PlanNode) -> Document:
 
 def _all(node: PlanNode) -> list[PlanNode]:
     return [node, *(inner for below in node.inputs for inner in _all(below))]
-
-
-def command_shape(command: Document, matcher: MatchNode) -> str:
-    """64 hexadecimal digits for a command that reads; its filter counts in the form that the parser gives it."""
-    filters = ("filter", "query")
-    shape = {name: _shape(value) for name, value in command.items() if name not in filters}
-    first = next(iter(command), "")
-    shape[first] = command.get(first)
-    if any(command.get(name) for name in filters):
-        shape["filter"] = _shape(matcher.serialize())
-    return hashlib.sha256(encode(shape)).hexdigest()
-
-
-def _shape(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _operand(name, item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_shape(item) for item in value]
-    return "?"
-
-
-def _operand(name: str, operand: Any) -> Any:
-    if name == "$exists":
-        return bool(operand)
-    if name == "$type":
-        return "?"
-    if name in ("$in", "$nin") and isinstance(operand, list):
-        # The parser keeps each value once, and how many there are does not count, except that one is an equality.
-        shapes = [_shape(item) for item in operand]
-        return [shape for at, shape in enumerate(shapes) if shape not in shapes[:at]]
-    return _shape(operand)

@@ -143,7 +143,7 @@ class DbStats(Command):
                 index_size += all_index_bytes(snapshot, collection, count)
         answer: Document = {
             "db": request.database,
-            "collections": Int64(len(stored) + any(collection.is_view for collection in found)),
+            "collections": Int64(len(stored)),
             "views": Int64(len(found) - len(stored)),
             "objects": Int64(objects),
             "avgObjSize": data_bytes / objects if objects else 0.0,

@@ -12,10 +12,11 @@ from ...common.values import Document, encode
 from ...query.execute import Execution
 from ...query.match.base import AlwaysTrue, MatchNode
 from ...query.plan.batches import Batch
-from ...query.plan.explain import command_shape, execution_stats, plan_document, query_planner
+from ...query.plan.explain import execution_stats, plan_document, query_planner
 from ...query.plan.near import NearScan
 from ...query.plan.nodes import PlanNode
 from ...query.plan.planner import Planned
+from ...query.plan.shapes import command_shape
 from ...query.plan.shaping import PassThrough
 from ..context import Context, Request, Services
 from .aggregate import (
@@ -177,7 +178,7 @@ async def explain_read(context: Context, request: Request, read: Read, verbosity
         reply |= _sections(read, read.leaf, read.matcher, verbosity, returned=returned, all_plans=all_plans)
     return {
         **reply,
-        "queryShapeHash": command_shape(_without_generic(command), read.matcher).upper(),
+        "queryShapeHash": command_shape(_without_generic(command)).upper(),
         "command": {**_without_generic(command), "$db": request.database},
         "serverInfo": {
             "host": platform.node(),
@@ -227,7 +228,8 @@ def _sections(
     namespace = str(read.namespace if collection is None or read.source.is_timeseries else collection.namespace)
     if read.source.is_timeseries and collection is not None:
         namespace = str(collection.namespace.buckets)
-    sections: Document = {"queryPlanner": query_planner(namespace, matcher, planned)}
+    stages = [next(iter(stage), "") for stage, _ in read.stages]
+    sections: Document = {"queryPlanner": query_planner(namespace, matcher, planned, stages)}
     if verbosity != "queryPlanner":
         sections["executionStats"] = execution_stats(
             planned.root, planned.rejected, returned=returned, all_plans=all_plans
