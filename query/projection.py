@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Set
 from enum import Enum
-from typing import Any, Final
+from typing import Any
 
 from ..common.display import value_text
 from ..common.errors import BadValue, InvalidPipelineOperator, Location, QueryFeatureNotAllowed
@@ -15,6 +15,7 @@ from ..common.ordering import Collator
 from ..common.paths import Path, as_object, get_path
 from ..common.values import MISSING, Document, type_name
 from .expression.base import Expression
+from .expression.metadata import META_KINDS
 from .expression.parse import ParseContext, parse_expression
 from .match.base import MatchNode, PositionFinder, holds
 from .match.elements import ElemMatchObject, ElemMatchValue, truthy
@@ -26,28 +27,6 @@ from .projection_nodes import Computed, ProjectionNode, Variables
 Metadata = dict[str, Any]
 Rewrite = Callable[[Document, Document, int | None], Document]
 """Changes a projected document: the projected one, the original one, the position that `$` stands for."""
-
-META_KINDS: Final = frozenset(
-    (
-        "textScore",
-        "randVal",
-        "searchScore",
-        "searchHighlights",
-        "geoNearDistance",
-        "geoNearPoint",
-        "recordId",
-        "indexKey",
-        "sortKey",
-        "searchScoreDetails",
-        "searchSequenceToken",
-        "vectorSearchScore",
-        "timeseriesBucketMinTime",
-        "timeseriesBucketMaxTime",
-        "score",
-        "scoreDetails",
-        "stream",
-    )
-)
 
 
 class Projection:

@@ -12,6 +12,7 @@ from . import (
     conversions,
     date_strings,
     dates,
+    metadata,
     objects,
     patterns,
     ranking,
@@ -43,6 +44,7 @@ OPERATORS: Final[dict[str, OperatorParser]] = {
     **conversions.OPERATORS,
     **date_strings.OPERATORS,
     **dates.OPERATORS,
+    **metadata.OPERATORS,
     **objects.OPERATORS,
     **patterns.OPERATORS,
     **ranking.OPERATORS,
@@ -54,7 +56,7 @@ OPERATORS: Final[dict[str, OperatorParser]] = {
 _KNOWN_ELSEWHERE: Final = frozenset(
     {
         "$accumulator", "$function", "$toHashedIndexKey", "$encStrContains", "$encStrEndsWith", "$encStrNormalizedEq",
-        "$encStrStartsWith", "$meta",
+        "$encStrStartsWith",
     }
 )  # fmt: skip
 

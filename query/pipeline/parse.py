@@ -155,18 +155,30 @@ def parse_pipeline(pipeline: Any, context: PipelineContext) -> Pipeline:
         if stage.must_be_last and position + 1 < len(pipeline):
             raise Location(40601, f"{name} can only be the final stage in the pipeline")
         stages.append(stage)
-    _check_details(stages)
+    _check_metadata(stages)
     return Pipeline(stages)
 
 
-def _check_details(stages: list[Stage]) -> None:
-    """Refuse to show the details of a score that were not asked for."""
-    if not stages or not isinstance(stages[0], rank_fusion.RankFusion) or stages[0].details:
-        return
+_KINDS_OF_STAGES: Final = {
+    "textScore": "text score",
+    "geoNearDistance": "geo near distance",
+    "scoreDetails": "scoreDetails",
+}
+
+
+def _check_metadata(stages: list[Stage]) -> None:
+    """Refuse to show metadata that no row will have."""
+    first = stages[0] if stages else None
+    given = {
+        "textScore": not isinstance(first, (Match, Reshape, Sort))
+        or (isinstance(first, Match) and holds(first.matcher, TextMatch)),
+        "geoNearDistance": isinstance(first, geo_near.GeoNear) or not isinstance(first, (Match, Reshape, Sort)),
+        "scoreDetails": not isinstance(first, rank_fusion.RankFusion) or first.details,
+    }
     for stage in stages:
-        projection = stage.projection if isinstance(stage, Reshape) else None
-        if projection is not None and "scoreDetails" in projection.needs_metadata:
-            raise Location(40218, "query requires scoreDetails metadata, but it is not available")
+        for kind in sorted(stage.metadata_read()) if isinstance(stage, Reshape) else ():
+            if not given.get(kind, True):
+                raise Location(40218, f"query requires {_KINDS_OF_STAGES[kind]} metadata, but it is not available")
 
 
 def _stage(name: str, operand: Any, context: PipelineContext) -> Stage:

@@ -10,6 +10,7 @@ from ...common.field_paths import parse_field_path
 from ...common.paths import get_path
 from ...common.values import MISSING, Document, is_string, type_name
 from ..expression.base import DESCEND, KEEP, PRUNE, Expression
+from ..expression.metadata import METADATA_VARIABLE, metadata_read
 from ..match.base import MatchNode
 from ..match.parse import parse_filter
 from ..plan.batches import Batch, RowBatch
@@ -75,6 +76,16 @@ class Reshape(Stage):
         """The projection of `$project` and `$unset`."""
         return self.step._projection if isinstance(self.step, Project) else None
 
+    def metadata_read(self) -> frozenset[str]:
+        """The kinds of metadata that its expressions read."""
+        if isinstance(self.step, ReplaceRoot):
+            return metadata_read(self.step._expression)
+        root = self.step._root if isinstance(self.step, AddFields) else None
+        if self.projection is not None:
+            root = self.projection._root
+        kinds = frozenset(kind for one in (() if root is None else root.expressions()) for kind in metadata_read(one))
+        return kinds if self.projection is None else kinds | self.projection.needs_metadata
+
     def serialize(self) -> Document:
         """See `Stage.serialize`."""
         projection = self.projection
@@ -90,8 +101,20 @@ class Reshape(Stage):
         projection = self.projection
         applied = self.step.applied
 
+        reads_metadata = bool(self.metadata_read())
+
         def reshape(batch: Batch, run: Run) -> Batch:
             variables = run.variables
+            if reads_metadata and batch.metadata is not None:
+                return RowBatch(
+                    documents=[
+                        applied(document, {**variables, METADATA_VARIABLE: beside})
+                        if projection is None
+                        else projection.apply(document, {**variables, METADATA_VARIABLE: beside}, None, beside)
+                        for document, beside in zip(batch.documents(), batch.metadata, strict=True)
+                    ],
+                    metadata=batch.metadata,
+                )
             if projection is not None and batch.metadata is not None:
                 rows = [
                     projection.apply(document, variables, None, beside)

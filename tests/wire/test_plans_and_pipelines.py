@@ -283,3 +283,19 @@ def test_the_catalog_is_a_stage(rows: Database[Document]) -> None:
     assert found[f"{rows.name}.c"]["idIndex"]["key"] == {"_id": 1}
     assert found[f"{rows.name}.v"]["options"] == {"viewOn": "c", "pipeline": []}
     assert list(rows.client.admin.aggregate([{"$querySettings": {}}])) == []
+
+
+def test_metadata_in_expressions(rows: Database[Document]) -> None:
+    rows.t.insert_many([{"_id": 1, "s": "coffee coffee"}, {"_id": 2, "s": "coffee and cake"}])
+    rows.t.create_index([("s", "text")])
+    search = {"$match": {"$text": {"$search": "coffee"}}}
+    added = {"$addFields": {"double": {"$multiply": [2, {"$meta": "textScore"}]}, "one": {"$meta": "textScore"}}}
+    found = list(rows.t.aggregate([search, added, {"$sort": {"one": -1}}]))
+    assert [row["double"] for row in found] == pytest.approx([2 * row["one"] for row in found])
+    assert all(row["one"] > 0 for row in found)
+    with pytest.raises(OperationFailure) as failure:
+        rows.t.aggregate([{"$match": {}}, added])
+    assert failure.value.code == 40218
+    with pytest.raises(OperationFailure) as failure:
+        rows.t.aggregate([{"$addFields": {"one": {"$meta": "nothing"}}}])
+    assert failure.value.code == 17308
