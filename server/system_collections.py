@@ -16,7 +16,6 @@ from ..common.limits import SERVER_VERSION
 from ..common.values import Document, encode
 from ..storage.engine import Engine, Transaction
 from .context import Services
-from .version import package_version
 
 _VERSIONS: Final = Namespace("admin", "system.version")
 _SESSIONS: Final = Namespace("config", "system.sessions")
@@ -75,5 +74,5 @@ def _start(services: Services) -> Document:
         "startTimeLocal": local.strftime("%a %b %d %H:%M:%S.%f")[:-3],
         "cmdLine": services.config.parsed(),
         "pid": Int64(os.getpid()),
-        "buildinfo": {"version": SERVER_VERSION, "bucketd": package_version(), "sysInfo": sys.platform},
+        "buildinfo": {"version": SERVER_VERSION, "sysInfo": sys.platform},
     }
