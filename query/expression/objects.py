@@ -20,6 +20,11 @@ def merge(*objects: Any) -> Document:
     return merged
 
 
+def _merge_operands(*objects: Any) -> Document:
+    """The same for operands: a single one may be an array of objects."""
+    return merge(*(objects[0] if len(objects) == 1 and isinstance(objects[0], list) else objects))
+
+
 def _to_array(value: Any) -> Any:
     if absent(value):
         return None
@@ -76,6 +81,10 @@ def _parse_set_field(name: str, spec: Any, context: ParseContext) -> Expression:
     field, source = context.parse(spec["field"]), context.parse(spec["input"])
     if not isinstance(field, Constant):
         raise Location(4161106, f"{name} requires 'field' to evaluate to a constant")
+    if isinstance(field.value, dict):
+        raise Location(4161106, f"{name} requires 'field' to evaluate to a constant")
+    if is_string(field.value) and "\0" in field.value:
+        raise Location(9534700, f"{name}: field names may not contain null bytes")
     if not is_string(field.value):
         raise Location(4161107, f"{name} requires 'field' to evaluate to type String, but got {type_name(field.value)}")
     key = str(field.value)
@@ -100,7 +109,7 @@ def _parse_set_field(name: str, spec: Any, context: ParseContext) -> Expression:
 
 OPERATORS: Final[dict[str, OperatorParser]] = {
     "$getField": _parse_get_field,
-    "$mergeObjects": call_of(merge, 0, VARIADIC),
+    "$mergeObjects": call_of(_merge_operands, 0, VARIADIC),
     "$objectToArray": call_of(_to_array, 1),
     "$setField": _parse_set_field,
     "$unsetField": _parse_set_field,

@@ -35,6 +35,7 @@ from .base import (
 __all__ = ["OPERATORS", "ParseContext", "parse_expression"]
 
 DEPTH_MAX: Final = 200
+_STRING_BYTES_MAX: Final = 16 * 1024 * 1024
 
 OPERATORS: Final[dict[str, OperatorParser]] = {
     **arithmetic.OPERATORS,
@@ -69,6 +70,8 @@ def parse_expression(spec: Any, context: ParseContext) -> Expression:
         Location: 15983 and what the operators raise for their operands.
     """
     if isinstance(spec, str):
+        if len(spec) > _STRING_BYTES_MAX // 4 and len(spec.encode()) >= _STRING_BYTES_MAX:
+            raise Location(16493, "a string of an expression is too large")
         return parse_path(spec, context) if spec.startswith("$") else Constant(spec)
     if isinstance(spec, dict):
         return folded(_parse_object(spec, context))

@@ -13,6 +13,8 @@ from ...common.values import Document, is_string, type_name
 from .arithmetic import absent
 from .base import Call, Constant, Expression, OperatorParser, ParseContext, call_of
 
+_PATTERN_BYTES_MAX: Final = 16 * 1024
+
 
 def _pattern_of(name: str, pattern: Any, options: Any) -> Any:
     """The compiled pattern of a `regex` operand and its options; None where the operand is null."""
@@ -23,7 +25,7 @@ def _pattern_of(name: str, pattern: Any, options: Any) -> Any:
         text = None
     elif isinstance(pattern, Regex):
         own = regex_options(pattern)
-        if own and letters:
+        if own and not absent(options):
             raise Location(51107, f"{name}: found regex option(s) specified in both 'regex' and 'option' fields")
         text, letters = pattern.pattern, own or letters
     elif is_string(pattern):
@@ -34,11 +36,13 @@ def _pattern_of(name: str, pattern: Any, options: Any) -> Any:
         raise Location(51109, f"{name}: regular expression cannot contain an embedded null byte")
     if "\0" in letters:
         raise Location(51110, f"{name}: regular expression options string cannot contain an embedded null byte")
+    if text is None:
+        return None
     for letter in letters:
         if letter not in OPTION_LETTERS:
             raise Location(51108, f"{name} invalid flag in regex options: {letter}")
-    if text is None:
-        return None
+    if len(text) > _PATTERN_BYTES_MAX // 4 and len(text.encode()) > _PATTERN_BYTES_MAX:
+        raise Location(51111, f"Invalid Regex in {name}: regular expression is too large")
     try:
         return compile_pattern(text, letters)
     except PatternError as error:

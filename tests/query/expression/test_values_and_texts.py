@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from bson import Code, DatetimeMS, Int64, ObjectId, Regex
+from bson import Code, DatetimeMS, Decimal128, Int64, ObjectId, Regex, Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -222,3 +222,39 @@ def test_splitting_and_joining(text: str, separator: str) -> None:
     parts = evaluated({"$split": [{"$literal": text}, {"$literal": separator}]})
     assert separator.join(parts) == text
     assert evaluated({"$strLenCP": {"$literal": text}}) == len(text)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"$toLower": 1e6}, "1e+06"),
+        ({"$toLower": {"$literal": Timestamp(0, 42)}}, "jan  1 00:00:00:42"),
+        ({"$substrBytes": ["hello", Decimal128("1.5"), 2]}, "ll"),
+        ({"$mergeObjects": [{"$literal": [{"a": 1}, {"b": 2}]}]}, {"a": 1, "b": 2}),
+    ],
+)
+def test_what_operands_become(spec: Any, expected: Any) -> None:
+    assert evaluated(spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        ({"$substrCP": ["hello", 1.5, 2]}, 34451),
+        ({"$substrCP": ["hello", 1, 2**40]}, 34453),
+        ({"$substrBytes": ["hello", float("inf"), 1]}, 31109),
+        ({"$substrBytes": ["hello", Decimal128("NaN"), 1]}, 50752),
+        ({"$setEquals": [None, [1]]}, 5887502),
+        ({"$setIsSubset": [[1], None]}, 17042),
+        ("$$CLUSTER_TIME", 10071200),
+        ("$$Unknown", 17276),
+        ("x" * (16 * 1024 * 1024), 16493),
+        ({"$regexMatch": {"input": "a", "regex": "a" * 16385}}, 51111),
+        ({"$setField": {"field": "a\0", "input": {}, "value": 1}}, 9534700),
+        ({"$meta": "none"}, 17308),
+    ],
+)
+def test_what_operands_may_not_be(spec: Any, code: int) -> None:
+    with pytest.raises(MongoError) as failure:
+        evaluated(spec)
+    assert failure.value.number == code
