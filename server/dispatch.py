@@ -125,7 +125,11 @@ class Dispatcher:
             services.operations.end(operation)
         _account(context, command, operation)
         if command is not None and "profile" in services.extra and wants(services, command.name, operation):
-            await write_down(context, command.name, operation, len(answer.body), failed)
+            try:
+                await write_down(context, command.name, operation, len(answer.body), failed)
+            except (MongoError, StorageError) as error:
+                # What was asked for is done, or has failed, whether or not it can be written down.
+                services.logger.error("The profiler cannot write", component="COMMAND", exc_info=error)
         return answer
 
     async def _command(self, name: str) -> Command:

@@ -27,7 +27,12 @@ def wants(services: Services, name: str, operation: Operation) -> bool:
     """Whether an operation has to be written down."""
     levels: dict[str, int] = services.extra.get("profile") or {}
     level = levels.get(operation.database, 0)
-    if level == 0 or name in _NOT_PROFILED or operation.namespace.endswith(f".{COLLECTION}"):
+    if (
+        level == 0
+        or services.write_gate.closed
+        or name in _NOT_PROFILED
+        or operation.namespace.endswith(f".{COLLECTION}")
+    ):
         return False
     if level > 1:
         return True
