@@ -20,6 +20,7 @@ from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
 from .base import PipelineContext, Stage, StageNode, StageParser
 from .reshape import replaced
+from .spool import OrderedRows
 
 GENERATED_MAX: Final = 500_000
 
@@ -153,71 +154,90 @@ class Densify(Stage):
             )
         return value
 
+    def identity_of(self, document: Document) -> Document:
+        """The fields that tell the partition of a document."""
+        identity: Document = {}
+        for path in self.by:
+            value = get_path(document, path)
+            if value is not MISSING:
+                identity = replaced(identity, path, value)
+        return identity
+
+
+def _widened(extent: tuple[Any, Any] | None, value: Any) -> tuple[Any, Any]:
+    """The least and the greatest value so far; of equal ones the first."""
+    if extent is None:
+        return value, value
+    low, high = extent
+    return (value if compare(value, low) < 0 else low), (value if compare(value, high) > 0 else high)
+
 
 class _DensifyNode(StageNode):
     def batches(self, run: Run) -> Iterator[Batch | None]:
         stage = self.of
         assert isinstance(stage, Densify)
-        rows: list[tuple[Any, Any, Any, Document]] = []
-        for batch in self.inputs[0].batches(run):
-            for document in () if batch is None else batch.documents():
-                value = stage.value_of(document)
-                partition = tuple(order_key(get_path(document, path)) for path in stage.by)
-                rows.append((partition, order_key(value), value, document))
-            yield None
-        rows.sort(key=lambda row: (row[0], row[1]))
-        known = [row for row in rows if row[2] is not MISSING]
+
+        def keyed(document: Document) -> tuple[Any, Any]:
+            value = stage.value_of(document)
+            return (tuple(order_key(get_path(document, path)) for path in stage.by), order_key(value)), value
+
+        def refused(size: int) -> Location:
+            return Location(6007200, f"$densify exceeded memory limit of {run.memory_bytes_max}")
+
+        rows = OrderedRows(run, keyed, refused)
         extent: tuple[Any, Any] | None = None
-        if stage.range.bounds == "full" and known:
-            extent = (min(known, key=lambda row: row[1])[2], max(known, key=lambda row: row[1])[2])
-        part: list[Document] = []
-        made = 0
-        for row, generated in self._dense(stage, rows, extent):
-            made += generated
-            if made > GENERATED_MAX:
-                raise Location(
-                    5897900, f"Generated {made} documents in $densify, which is over the limit of {GENERATED_MAX}."
-                )
-            part.append(row)
-            if len(part) >= run.batch_rows:
-                self.stats.advanced += len(part)
+        try:
+            for batch in self.inputs[0].batches(run):
+                for document in () if batch is None else batch.documents():
+                    value = rows.add(document)
+                    if stage.range.bounds == "full" and value is not MISSING:
+                        extent = _widened(extent, value)
+                yield None
+            part: list[Document] = []
+            made = 0
+            for row, generated in self._dense(stage, rows, extent):
+                made += generated
+                if made > GENERATED_MAX:
+                    raise Location(
+                        5897900, f"Generated {made} documents in $densify, which is over the limit of {GENERATED_MAX}."
+                    )
+                part.append(row)
+                if len(part) >= run.batch_rows:
+                    self.stats.advanced += len(part)
+                    yield RowBatch(documents=part)
+                    part = []
+            self.stats.advanced += len(part)
+            if part:
                 yield RowBatch(documents=part)
-                part = []
-        self.stats.advanced += len(part)
-        if part:
-            yield RowBatch(documents=part)
+        finally:
+            rows.close()
         self.stats.eof = True
 
     def _dense(
-        self, stage: Densify, rows: list[tuple[Any, Any, Any, Document]], extent: tuple[Any, Any] | None
+        self, stage: Densify, rows: OrderedRows, extent: tuple[Any, Any] | None
     ) -> Iterator[tuple[Document, bool]]:
-        explicit = stage.range.bounds == "explicit"
-        if not rows and explicit and not stage.by:
+        if not rows.count and stage.range.bounds == "explicit" and not stage.by:
             yield from self._between(stage, {}, stage.range.low, 0, self._until(stage.range.high, closed=False))
-        for _, members in groupby(rows, key=lambda row: row[0]):
-            chosen = list(members)
-            identity: Document = {}
-            for path in stage.by:
-                value = get_path(chosen[0][3], path)
-                if value is not MISSING:
-                    identity = replaced(identity, path, value)
-            yield from self._partition(stage, chosen, identity, extent)
+        for _, members in groupby(rows.results(), key=lambda row: row[0][0]):
+            yield from self._partition(stage, members, extent)
 
     def _partition(
-        self,
-        stage: Densify,
-        chosen: list[tuple[Any, Any, Any, Document]],
-        identity: Document,
-        extent: tuple[Any, Any] | None,
+        self, stage: Densify, members: Iterator[tuple[Any, Any, Document]], extent: tuple[Any, Any] | None
     ) -> Iterator[tuple[Document, bool]]:
+        """One partition, the documents without a value first."""
         explicit = stage.range.bounds == "explicit"
-        known = [row for row in chosen if row[2] is not MISSING]
-        yield from ((row[3], False) for row in chosen if row[2] is MISSING)
-        if not known and not explicit:
-            return
-        base = stage.range.low if explicit else extent[0] if extent is not None else known[0][2]
+        base = stage.range.low if explicit else None if extent is None else extent[0]
+        identity: Document | None = None
+        known = False
         number = 0
-        for _, _, value, document in known:
+        for _, value, document in members:
+            if identity is None:
+                identity = stage.identity_of(document)
+            if value is MISSING:
+                yield document, False
+                continue
+            known = True
+            base = value if base is None else base
             if compare(value, base) >= 0:
                 stop = value
                 if explicit and compare(stage.range.high, value) < 0:
@@ -229,9 +249,10 @@ class _DensifyNode(StageNode):
                     number += 1
             yield document, False
         if explicit:
-            yield from self._between(stage, identity, base, number, self._until(stage.range.high, closed=False))
-        elif extent is not None:
-            yield from self._between(stage, identity, base, number, self._until(extent[1], closed=True))
+            end = self._until(stage.range.high, closed=False)
+            yield from self._between(stage, identity or {}, base, number, end)
+        elif extent is not None and known:
+            yield from self._between(stage, identity or {}, base, number, self._until(extent[1], closed=True))
 
     def _until(self, end: Any, *, closed: bool) -> Callable[[Any], bool]:
         """Whether a value still lies before an end."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from bson import Decimal128
 
-from ...common.errors import BSONObjectTooLarge, Location
+from ...common.errors import BSONObjectTooLarge, Location, MongoError, QueryExceededMemoryLimitNoDiskUseAllowed
 from ...common.field_paths import check_field_name
 from ...common.numbers import INT32_MAX, INT32_MIN, is_number, whole_number
 from ...common.ordering import compare, order_key
@@ -20,7 +20,7 @@ from ..plan.nodes import PlanNode, Run
 from .base import Fields, PipelineContext, Stage, StageNode, StageParser, joined
 from .group import parse_field
 from .inner import check_stages, parsed, run_inner
-from .spool import Spool
+from .spool import OrderedRows, Spool
 
 _NOT_IN_FACET: Final = (
     "$changeStreamSplitLargeEvent", "$collStats", "$facet", "$geoNear", "$indexStats", "$listClusterCatalog",
@@ -298,50 +298,77 @@ class _BucketAutoNode(StageNode):
     def batches(self, run: Run) -> Iterator[Batch | None]:
         stage = self.of
         assert isinstance(stage, BucketAuto)
-        rows: list[tuple[Any, Any, Document]] = []
-        for batch in self.inputs[0].batches(run):
-            for document in () if batch is None else batch.documents():
-                value = stage.key.evaluate(document, run.variables)
-                value = None if value is MISSING else value
-                if stage.granularity is not None:
-                    _check_granular(value)
-                rows.append((order_key(value, stage.context.collation), value, document))
-            yield None
-        rows.sort(key=lambda row: row[0])
-        made = self._buckets(stage, rows, run)
+
+        def keyed(document: Document) -> tuple[Any, Any]:
+            value = stage.key.evaluate(document, run.variables)
+            value = None if value is MISSING else value
+            if stage.granularity is not None:
+                _check_granular(value)
+            return order_key(value, stage.context.collation), value
+
+        def refused(size: int) -> MongoError:
+            return QueryExceededMemoryLimitNoDiskUseAllowed(
+                f"Exceeded memory limit for $bucketAuto, but didn't allow external sort; used {size} bytes. Pass "
+                "allowDiskUse:true to opt in."
+            )
+
+        rows = OrderedRows(run, keyed, refused)
+        try:
+            for batch in self.inputs[0].batches(run):
+                for document in () if batch is None else batch.documents():
+                    rows.add(document)
+                yield None
+            made = self._buckets(stage, rows, run)
+        finally:
+            rows.close()
         self.stats.advanced = len(made)
         if made:
             yield RowBatch(documents=made)
 
-    def _buckets(self, stage: BucketAuto, rows: list[tuple[Any, Any, Document]], run: Run) -> list[Document]:
+    def _buckets(self, stage: BucketAuto, rows: OrderedRows, run: Run) -> list[Document]:
         made: list[Document] = []
-        size = max(1, math.floor(len(rows) / stage.count + 0.5))
-        at = 0
+        size = max(1, math.floor(rows.count / stage.count + 0.5))
+        ordered = rows.results()
+        following = next(ordered, None)
         low: Any = None
-        while at < len(rows):
+        while following is not None:
             if not made:
-                low = rows[0][1] if stage.granularity is None else round_down(_double(rows[0][1]), stage.granularity)
-            end = len(rows) if len(made) == stage.count - 1 else min(at + size, len(rows))
-            if stage.granularity is None:
-                while end < len(rows) and rows[end][0] == rows[end - 1][0]:
-                    end += 1
-                high = rows[end][1] if end < len(rows) else rows[-1][1]
-            else:
-                high = round_up(_double(rows[end - 1][1]), stage.granularity)
-                while end < len(rows) and compare(high, rows[end][1]) > 0:
-                    end += 1
-                if high == 0 and end < len(rows):
-                    while end < len(rows) and _double(rows[end][1]) == 0:
-                        end += 1
-                    if end < len(rows):
-                        high = round_down(_double(rows[end][1]), stage.granularity)
+                low = (
+                    following[1] if stage.granularity is None else round_down(_double(following[1]), stage.granularity)
+                )
             states: dict[str, State] = {name: one.begin({}) for name, one in stage.accumulators.items()}
-            for _, _, document in rows[at:end]:
+            room = rows.count if len(made) == stage.count - 1 else size
+            last = following
+            high: Any = MISSING
+            while following is not None:
+                if room <= 0:
+                    belongs, high = _belongs(last, following, high, stage.granularity)
+                    if not belongs:
+                        break
                 for state in states.values():
-                    state.add(document, run.variables)
+                    state.add(following[2], run.variables)
+                room -= 1
+                last, following = following, next(ordered, None)
+            if following is None and high is MISSING:
+                high = last[1] if stage.granularity is None else round_up(_double(last[1]), stage.granularity)
+            elif following is None and stage.granularity is None:
+                high = last[1]
             made.append({"_id": {"min": low, "max": high}, **{name: one.result() for name, one in states.items()}})
-            at, low = end, high
+            low = high
         return made
+
+
+def _belongs(
+    last: tuple[Any, Any, Document], row: tuple[Any, Any, Document], high: Any, granularity: str | None
+) -> tuple[bool, Any]:
+    """Whether a row still goes into a bucket that has its size, and the bound of the bucket as far as it is known."""
+    if granularity is None:
+        return row[0] == last[0], row[1]
+    if high is MISSING:
+        high = round_up(_double(last[1]), granularity)
+    if compare(high, row[1]) > 0 or (high == 0 and _double(row[1]) == 0):
+        return True, high
+    return False, round_down(_double(row[1]), granularity) if high == 0 else high
 
 
 def _double(value: Any) -> float:

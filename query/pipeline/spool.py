@@ -1,15 +1,16 @@
 """Rows kept for another reading: in memory up to a bound, beyond that in a temporary file."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import IO, Any, Final
 
-from ...common.errors import QueryExceededMemoryLimitNoDiskUseAllowed
+from ...common.errors import MongoError, QueryExceededMemoryLimitNoDiskUseAllowed
 from ...common.ordering import Collator
 from ...common.values import Document, decode, encode
 from ..plan.batches import Batch, Metadata, RowBatch
 from ..plan.nodes import Run
-from ..sort import SortKey, SortPattern
+from ..sort import Sorter, SortKey, SortPattern
 
 _FRAME_BYTES: Final = 8
 
@@ -95,3 +96,63 @@ class ComputedOrder(SortPattern):
         """See `SortPattern.key`."""
         found: SortKey = self._computed(document)
         return found
+
+
+class OrderedRows:
+    """Documents with what orders them, given back in that order; on disk where they do not fit into memory."""
+
+    def __init__(
+        self, run: Run, keyed: Callable[[Document], tuple[Any, Any]], refused: Callable[[int], MongoError]
+    ) -> None:
+        """`keyed` tells the key and the value that a document is ordered by; `refused` what is raised without disk."""
+        self._run = run
+        self._keyed = keyed
+        self._refused = refused
+        self._rows: list[tuple[Any, Any, Document]] = []
+        self._bytes = 0
+        self._row_bytes = 0
+        self._sorter: Sorter | None = None
+        self.count = 0
+
+    def add(self, document: Document) -> Any:
+        """Take a document; answers the value that it is ordered by.
+
+        Raises:
+            MongoError: the rows do not fit and may not go to disk.
+        """
+        key, value = self._keyed(document)
+        if not self.count % 32:
+            self._row_bytes = 2 * len(encode(document)) + 200
+        self.count += 1
+        if self._sorter is not None:
+            self._sorter.add(document)
+            return value
+        self._rows.append((key, value, document))
+        self._bytes += self._row_bytes
+        if self._bytes > self._run.memory_bytes_max:
+            if not self._run.allow_disk_use:
+                raise self._refused(self._bytes)
+            order = ComputedOrder(lambda one: (self._keyed(one)[0],))
+            self._sorter = Sorter(
+                order, memory_bytes_max=self._run.memory_bytes_max, spill_folder=self._run.spill_folder
+            )
+            for _, _, kept in self._rows:
+                self._sorter.add(kept)
+            self._rows = []
+        return value
+
+    def results(self) -> Iterator[tuple[Any, Any, Document]]:
+        """Key, value and document of each, in order. Once, when all have been added."""
+        if self._sorter is None:
+            self._rows.sort(key=itemgetter(0))
+            yield from self._rows
+            return
+        for row, _ in self._sorter.results():
+            document = decode(row) if isinstance(row, bytes) else row
+            yield *self._keyed(document), document
+
+    def close(self) -> None:
+        """Give up the rows."""
+        self._rows = []
+        if self._sorter is not None:
+            self._sorter.close()

@@ -29,13 +29,16 @@ FACETS: Document = {
         "by": [{"$group": {"_id": "$s", "n": {"$sum": "$t"}}}, {"$sort": {"_id": 1}}],
     }
 }
+DENSE: Document = {"$densify": {"field": "t", "partitionByFields": ["s"], "range": {"step": 1, "bounds": "full"}}}
+BUCKETS: Document = {"$bucketAuto": {"groupBy": "$t", "buckets": 7, "output": {"all": {"$push": "$_id"}}}}
+ROUNDED: Document = {"$bucketAuto": {"groupBy": "$t", "buckets": 5, "granularity": "R5"}}
 GROUPS: list[Document] = [
     {"$group": {"_id": "$_id", "all": {"$push": "$$ROOT"}, "last": {"$last": "$t"}}},
     {"$sort": {"_id": 1}},
 ]
 
 
-@pytest.mark.parametrize("stages", [[WINDOWS], [FACETS], GROUPS, [{"$sort": {"t": 1}}]])
+@pytest.mark.parametrize("stages", [[WINDOWS], [FACETS], GROUPS, [{"$sort": {"t": 1}}], [DENSE], [BUCKETS], [ROUNDED]])
 def test_on_disk_as_in_memory(stages: list[Document]) -> None:
     plain: Any = ran(stages, ROWS)
     spilled: Any = ran(stages, ROWS, memory_bytes_max=30_000)
@@ -43,7 +46,15 @@ def test_on_disk_as_in_memory(stages: list[Document]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stages", "code"), [([WINDOWS], 5414201), ([FACETS], 292), (GROUPS, 292), ([{"$sort": {"t": 1}}], 292)]
+    ("stages", "code"),
+    [
+        ([WINDOWS], 5414201),
+        ([FACETS], 292),
+        (GROUPS, 292),
+        ([{"$sort": {"t": 1}}], 292),
+        ([DENSE], 6007200),
+        ([BUCKETS], 292),
+    ],
 )
 def test_refused_without_disk(stages: list[Document], code: int) -> None:
     with pytest.raises(MongoError) as failure:
