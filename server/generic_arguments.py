@@ -352,6 +352,8 @@ def check_read_concern(command: str, concern: ReadConcern, *, supported: bool, b
     level = concern.level or "local"
     if command == "aggregate" and body is not None:
         _check_stages(body.get("pipeline"), level)
+    if command == "count" and level == "snapshot":
+        supported = False
     if not supported and level != "local":
         raise InvalidOptions(
             f'Command {command} does not support {{ readConcern: {{ level: "{level}", provenance: '
@@ -361,6 +363,9 @@ def check_read_concern(command: str, concern: ReadConcern, *, supported: bool, b
         raise InvalidOptions(
             "readConcern.atClusterTime field can be set only if readConcern.level is equal to snapshot"
         )
+    at = concern.document.get("atClusterTime")
+    if at is not None and at.time == 0:
+        raise InvalidOptions("readConcern.atClusterTime cannot be a null timestamp")
     if level in ("snapshot", "linearizable"):
         raise NotAReplicaSet(f"node needs to be a replica set member to use readConcern: {level}")
     after = concern.document.get("afterClusterTime")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from bson import Binary, Decimal128, Int64
+from bson import Binary, Decimal128, Int64, Timestamp
 from pymongo import MongoClient
 
 from bucketd.server.commands.base import Command
@@ -151,6 +151,13 @@ def test_counters_count(start_server: Callable[..., ServerProcess]) -> None:
         ({"killAllSessions": [{"user": "x"}]}, 40414),
         ({"startSession": 1, "txnNumber": Int64(1), "lsid": {"id": Binary(b"x" * 16, 4)}}, 20),
         ({"ping": 1, "readConcern": {"level": "majority"}}, 72),
+        ({"count": "c", "readConcern": {"level": "snapshot"}}, 72),
+        ({"find": "c", "readConcern": {"level": "snapshot", "atClusterTime": Timestamp(0, 1)}}, 72),
+        ({"ping": 1, "maxTimeMS": 1e300}, 9),
+        ({"drop": "c", "writeConcern": {"w": Decimal128("1.5")}}, 2),
+        ({"drop": "c", "writeConcern": {"w": {}}}, 9),
+        ({"drop": "c", "writeConcern": {"w": {"dc": "x"}}}, 9),
+        ({"drop": "c", "writeConcern": {"wtimeout": 2**31}}, 9),
     ],
     ids=str,
 )
