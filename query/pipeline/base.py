@@ -71,6 +71,10 @@ class Stage(ABC):
     def serialize(self) -> Document:
         """The stage in the normal form that explain shows."""
 
+    def explained(self) -> list[Document]:
+        """What explain shows of it: itself, or the stages that it stands for."""
+        return [self.serialize()]
+
     @abstractmethod
     def node(self, source: PlanNode) -> PlanNode:
         """The plan node that runs the stage over `source`."""

@@ -62,6 +62,10 @@ class Group(Stage):
             }
         }
 
+    def explained(self) -> list[Document]:
+        """See `Stage.explained`."""
+        return [{self.name: {**self.serialize()[self.name], "$willBeMerged": False}}]
+
     def node(self, source: PlanNode) -> PlanNode:
         """See `Stage.node`."""
         return GroupNode(self, source)
@@ -212,6 +216,11 @@ class Count(Stage):
         """See `Stage.serialize`."""
         return {self.name: self.field}
 
+    def explained(self) -> list[Document]:
+        """See `Stage.explained`."""
+        counted = {"_id": {"$const": None}, self.field: {"$sum": {"$const": 1}}, "$willBeMerged": False}
+        return [{"$group": counted}, {"$project": {self.field: True, "_id": False}}]
+
     def node(self, source: PlanNode) -> PlanNode:
         """See `Stage.node`."""
         return _CountNode(self, source)
@@ -263,6 +272,10 @@ class SortByCount(Stage):
     def serialize(self) -> Document:
         """See `Stage.serialize`."""
         return {self.name: self.group.key.serialize()}
+
+    def explained(self) -> list[Document]:
+        """See `Stage.explained`."""
+        return [*self.group.explained(), {"$sort": {"sortKey": {"count": -1}}}]
 
     def node(self, source: PlanNode) -> PlanNode:
         """See `Stage.node`."""
@@ -356,6 +369,8 @@ class _BucketKey(Expression):
 
     def __init__(self, by: Expression, boundaries: list[Any], default: Any) -> None:
         self._by = by
+        self._boundaries = boundaries
+        self._default = default
         keys = [order_key(boundary) for boundary in boundaries]
 
         def evaluate(document: Document, variables: Any) -> Any:
@@ -379,8 +394,17 @@ class _BucketKey(Expression):
         return [self._by]
 
     def serialize(self) -> Any:
-        """See `Expression.serialize`."""
-        return self._by.serialize()
+        """See `Expression.serialize`: the `$switch` that it stands for."""
+        by = self._by.serialize()
+        branches = [
+            {
+                "case": {"$and": [{"$gte": [by, {"$const": low}]}, {"$lt": [by, {"$const": high}]}]},
+                "then": {"$const": low},
+            }
+            for low, high in pairwise(self._boundaries)
+        ]
+        default = {} if self._default is MISSING else {"default": {"$const": self._default}}
+        return {"$switch": {"branches": branches, **default}}
 
 
 class Bucket(Stage):
@@ -395,6 +419,10 @@ class Bucket(Stage):
     def serialize(self) -> Document:
         """See `Stage.serialize`."""
         return {self.name: self.spec}
+
+    def explained(self) -> list[Document]:
+        """See `Stage.explained`."""
+        return [*self.group.explained(), {"$sort": {"sortKey": {"_id": 1}}}]
 
     def node(self, source: PlanNode) -> PlanNode:
         """See `Stage.node`."""

@@ -133,7 +133,7 @@ class PipelinePlanner:
         else:
             node, rest = self._documents(source, pipeline, context, read, self._hint)
         made = rest.nodes(node)
-        read.stages += [(stage.serialize(), stage_node) for stage, stage_node in made]
+        read.stages += [(shown, stage_node) for stage, stage_node in made for shown in stage.explained()]
         read.root = made[-1][1] if made else node
         return read
 

@@ -299,3 +299,37 @@ def test_metadata_in_expressions(rows: Database[Document]) -> None:
     with pytest.raises(OperationFailure) as failure:
         rows.t.aggregate([{"$addFields": {"one": {"$meta": "nothing"}}}])
     assert failure.value.code == 17308
+
+
+def test_explain_shows_the_stages_that_run(rows: Database[Document]) -> None:
+    def explained(*stages: Document, verbosity: str = "queryPlanner") -> list[Document]:
+        command = {"aggregate": "c", "pipeline": list(stages), "cursor": {}}
+        shown = rows.command({"explain": command, "verbosity": verbosity})["stages"]
+        assert "$cursor" in shown[0]
+        return list(shown[1:])
+
+    # The filter on what is not computed has gone to the collection.
+    pushed = rows.command(
+        {
+            "explain": {
+                "aggregate": "c",
+                "pipeline": [{"$set": {"n": 1}}, {"$match": {"third": 1, "n": 1}}],
+                "cursor": {},
+            },
+            "verbosity": "queryPlanner",
+        }
+    )["stages"]
+    assert pushed[0]["$cursor"]["queryPlanner"]["parsedQuery"] == {"third": {"$eq": 1}}
+    assert pushed[2] == {"$match": {"n": {"$eq": 1}}}
+    assert explained({"$unwind": "$a"}, {"$count": "n"})[1:] == [
+        {"$group": {"_id": {"$const": None}, "n": {"$sum": {"$const": 1}}, "$willBeMerged": False}},
+        {"$project": {"n": True, "_id": False}},
+    ]
+    (group, order) = explained({"$bucket": {"groupBy": "$_id", "boundaries": [0, 10, 30]}})
+    assert [branch["then"] for branch in group["$group"]["_id"]["$switch"]["branches"]] == [
+        {"$const": 0},
+        {"$const": 10},
+    ]
+    assert order == {"$sort": {"sortKey": {"_id": 1}}}
+    (group,) = explained({"$group": {"_id": "$third"}}, verbosity="executionStats")
+    assert (group["nReturned"], group["usedDisk"], group["spills"]) == (3, False, 0)
