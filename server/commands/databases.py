@@ -54,8 +54,11 @@ class ListDatabases(Command):
         if wanted:
             # The query language is loaded with the first command that needs it.
             from ...query.match.parse import parse_filter
+            from .validators import refuse_searches
 
-            matches = parse_filter(wanted).compile()
+            matcher = parse_filter(wanted)
+            refuse_searches(matcher)
+            matches = matcher.compile()
         rows: list[Document] = []
         with engine.snapshot() as snapshot:
             for name in filter(visible, catalog.list_databases()):

@@ -14,6 +14,7 @@ from ...common.errors import (
     BadValue,
     CollectionUUIDMismatch,
     FailedToParse,
+    InvalidUUID,
     Location,
     OptionNotSupportedOnView,
     QueryPlanKilled,
@@ -33,6 +34,7 @@ from ..context import Context, Request, Services
 from ..exact_expiry import hide_expired
 from .arguments import Fields
 
+_UUID_BYTES: Final = 16
 VIEW_DEPTH_MAX: Final = 20
 
 
@@ -94,6 +96,8 @@ def check_collection_uuid(fields: Fields, catalog: Catalog, namespace: Namespace
         return
     if not isinstance(wanted, bytes) or getattr(wanted, "subtype", 0) != 4:
         raise fields.wrong_type("collectionUUID", wanted, "type 'binData'")
+    if len(wanted) != _UUID_BYTES:
+        raise InvalidUUID("uuid must be a 16-byte binary field with UUID (4) subtype")
     found = catalog.get(namespace)
     if found is not None and found.kind == "collection" and found.uuid.bytes == bytes(wanted):
         return

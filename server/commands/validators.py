@@ -23,13 +23,18 @@ def check_validator(validator: Document, namespace: Namespace) -> None:
         raise InvalidOptions(f"Document validators are not allowed on collections in the {namespace.database} database")
     if validator and namespace.is_system and not namespace.is_buckets:
         raise InvalidOptions(f"Document validators are not allowed on system collection {namespace}")
-    _check(parse_filter(validator))
+    refuse_searches(parse_filter(validator))
 
 
-def _check(node: MatchNode) -> None:
+def refuse_searches(node: MatchNode) -> None:
+    """Refuse what only an index can answer.
+
+    Raises:
+        BadValue, Location
+    """
     if isinstance(node, TextMatch):
         raise BadValue("$text is not allowed in this context")
     if isinstance(node, GeoNear):
         raise Location(5626500, "$geoNear, $near, and $nearSphere are not allowed in this context")
     for child in node.children():
-        _check(child)
+        refuse_searches(child)
