@@ -86,16 +86,26 @@ class ColumnGroup:
             return False
         borders = np.flatnonzero(np.diff(codes)) + 1
         order: NDArray[np.int64] | None = None
-        if len(borders) * 4 > len(codes):
-            # Groups take turns: rows of a group are brought together, in their order.
-            order = np.argsort(codes, kind="stable")
-            codes = codes[order]
-            borders = np.flatnonzero(np.diff(codes)) + 1
-        starts = np.concatenate(([0], borders))
-        stops = np.concatenate((borders, [len(codes)]))
-        firsts = starts if order is None else order[starts]
-        table.make_room(len(starts))
-        groups = self._groups(table, batch, variables, codes[starts], firsts)
+        if len(borders) * 4 <= len(codes):
+            starts = np.concatenate(([0], borders))
+            stops = np.concatenate((borders, [len(codes)]))
+            table.make_room(len(starts))
+            groups = self._groups(table, batch, variables, codes[starts], starts)
+        else:
+            # Groups take turns: the rows of each are brought together, in their order.
+            met, firsts, found = np.unique(codes, return_index=True, return_inverse=True)
+            table.make_room(len(met))
+            of_codes = self._groups(table, batch, variables, met, firsts)
+            # Several codes may stand for one group.
+            numbers: dict[int, int] = {}
+            places = [numbers.setdefault(id(states), len(numbers)) for states in of_codes]
+            rows = np.asarray(places, dtype=np.int64)[found]
+            order = np.argsort(rows, kind="stable")
+            borders = np.flatnonzero(np.diff(rows[order])) + 1
+            starts = np.concatenate(([0], borders))
+            stops = np.concatenate((borders, [len(codes)]))
+            by_place = dict(zip(places, of_codes, strict=True))
+            groups = [by_place[place] for place in range(len(numbers))]
         for number, (name, source) in enumerate(self.inputs):
             states = [states_of[number] for states_of in groups]
             if isinstance(source, int):

@@ -13,13 +13,10 @@ from bucketd.catalog.buckets import BucketLimits
 from bucketd.common.ordering import order_key
 from bucketd.common.values import Document, decode, encode
 from bucketd.kernels import validate_bucket
-from bucketd.query.execute import run_all
-from bucketd.query.pipeline.base import PipelineContext
-from bucketd.query.pipeline.parse import parse_pipeline
-from bucketd.query.plan.shaping import Rows
 from bucketd.query.sort import parse_sort
 from support.measurements import NAMESPACE, Measurements
 from support.memory_engine import MemoryEngine
+from support.rows import in_a_list
 
 START = 1_700_000_000_000 // 3_600_000 * 3_600_000
 TIMES = st.one_of(
@@ -86,14 +83,6 @@ def conditions(draw: st.DrawFn) -> Document:
 def filters(draw: st.DrawFn) -> Document:
     parts = draw(st.lists(conditions(), min_size=1, max_size=3))
     return parts[0] if len(parts) == 1 else {draw(st.sampled_from(["$and", "$or", "$nor"])): parts}
-
-
-def in_a_list(rows: list[Document], pipeline: list[Document]) -> list[Document]:
-    """The answer of the stages on plain documents."""
-    context = PipelineContext(namespace=NAMESPACE)
-    node = parse_pipeline(pipeline, context).optimized().node(Rows([encode(row) for row in rows]))
-    with MemoryEngine().snapshot() as snapshot:
-        return [document for batch in run_all(node, snapshot) for document in batch.documents()]
 
 
 def canonical(value: Any) -> Any:

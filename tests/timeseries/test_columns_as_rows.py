@@ -1,0 +1,171 @@
+"""Groups and filters over columns give what the row engine gives, to the last bit and type."""
+
+import math
+from typing import Any
+
+import pytest
+from bson import DatetimeMS, Int64
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bucketd.catalog.buckets import BucketLimits
+from bucketd.common.values import Document, encode
+from bucketd.query.columns.batch import ColumnBatch
+from bucketd.query.pipeline.base import PipelineContext
+from bucketd.query.pipeline.group import Group
+from support.measurements import NAMESPACE, Measurements
+from support.memory_engine import MemoryEngine
+from support.rows import in_a_list
+
+START = 1_700_000_000_000 // 3_600_000 * 3_600_000
+DOUBLES = st.one_of(
+    st.floats(-1e6, 1e6), st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1e308, -1e308, 0.1, 1e16, 1.0])
+)
+FIELDS = {
+    "d": DOUBLES,
+    "i": st.one_of(st.integers(-3, 3), st.sampled_from([2**31 - 1, -(2**31)])),
+    "l": st.sampled_from([Int64(1), Int64(-7), Int64(2**62), Int64(2**63 - 1), Int64(-(2**63))]),
+    "s": st.sampled_from(["", "a", "b", "é"]),
+    "b": st.booleans(),
+    "w": st.sampled_from([DatetimeMS(0), DatetimeMS(-5), DatetimeMS(2**40)]),
+}
+
+
+@st.composite
+def typed(draw: st.DrawFn) -> list[Document]:
+    names = draw(st.lists(st.sampled_from(sorted(FIELDS)), min_size=1, unique=True))
+    always = draw(st.booleans())
+    rows = []
+    for number in range(draw(st.integers(1, 60))):
+        row: Document = {
+            "_id": number,
+            "t": DatetimeMS(START + draw(st.integers(0, 3 * 3600)) * 1000),
+            "m": draw(st.sampled_from(["a", "b", {"x": 1}])),
+        }
+        for name in names:
+            if always or draw(st.booleans()):
+                row[name] = draw(FIELDS[name])
+        rows.append(row)
+    return rows
+
+
+def trunc(unit: str, **more: Any) -> Document:
+    return {"$dateTrunc": {"date": "$t", "unit": unit, **more}}
+
+
+KEYS = st.sampled_from(
+    [
+        None,
+        "$m",
+        "$m.x",
+        "$i",
+        "$s",
+        "$b",
+        "$w",
+        trunc("hour"),
+        trunc("minute", binSize=20),
+        trunc("day", timezone="Asia/Kathmandu"),
+        trunc("week", startOfWeek="wed", timezone="-03:30"),
+        {"h": {"$hour": "$t"}, "q": {"$minute": {"date": "$t", "timezone": "Europe/Berlin"}}},
+        {"m": "$m", "t": trunc("hour"), "s": "$s"},
+        {"$concat": [{"$ifNull": ["$s", "?"]}, "!"]},
+        {"$cond": [{"$gt": ["$i", 0]}, {"$year": "$t"}, "$m"]},
+    ]
+)
+ACCUMULATORS = st.dictionaries(
+    st.sampled_from(["p", "q", "r"]),
+    st.one_of(
+        st.just({"$sum": 1}),
+        st.just({"$count": {}}),
+        st.tuples(
+            st.sampled_from(["$sum", "$avg", "$min", "$max", "$first", "$last"]),
+            st.sampled_from(["d", "i", "l", "s", "w", "t"]),
+        ).map(lambda pair: {pair[0]: f"${pair[1]}"}),
+    ),
+    min_size=1,
+)
+BOUNDS = st.one_of(
+    st.integers(-4, 4),
+    st.floats(-5, 5),
+    st.sampled_from([Int64(2**62), 1e17, math.nan, "a", None, DatetimeMS(0), True]),
+)
+CONDITIONS = st.one_of(
+    st.tuples(st.sampled_from("diltws"), st.sampled_from(["$eq", "$gt", "$gte", "$lt", "$lte"]), BOUNDS).map(
+        lambda parts: {parts[0]: {parts[1]: parts[2]}}
+    ),
+    st.tuples(st.sampled_from(["$gt", "$lte"]), st.integers(0, 3 * 3600)).map(
+        lambda pair: {"t": {pair[0]: DatetimeMS(START + pair[1] * 1000)}}
+    ),
+    st.sampled_from("dis").map(lambda name: {name: {"$exists": True}}),
+)
+FILTERS = st.one_of(
+    CONDITIONS,
+    st.tuples(st.sampled_from(["$and", "$or"]), st.lists(CONDITIONS, min_size=1, max_size=3)).map(
+        lambda pair: dict([pair])
+    ),
+)
+
+
+async def stored(rows: list[Document]) -> Measurements:
+    lab = Measurements(MemoryEngine(), BucketLimits(count_max=25))
+    await lab.create()
+    await lab.insert(*rows)
+    return lab
+
+
+def by_group(rows: list[Document]) -> list[bytes]:
+    return sorted(encode(row) for row in rows)
+
+
+def bucket_order(lab: Measurements) -> list[Document]:
+    """The measurements as rows, in the order in which buckets give them."""
+    return lab.aggregate()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(typed(), KEYS, ACCUMULATORS, st.one_of(st.none(), FILTERS))
+async def test_groups(rows: list[Document], key: Any, accumulators: Document, filter: Document | None) -> None:
+    lab = await stored(rows)
+    pipeline: list[Document] = [] if filter is None else [{"$match": filter}]
+    pipeline.append({"$group": {"_id": key, **accumulators}})
+    assert by_group(lab.aggregate(*pipeline)) == by_group(in_a_list(bucket_order(lab), pipeline))
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(typed(), FILTERS)
+async def test_counts(rows: list[Document], filter: Document) -> None:
+    lab = await stored(rows)
+    pipeline: list[Document] = [{"$match": filter}, {"$count": "n"}]
+    assert lab.aggregate(*pipeline) == in_a_list(bucket_order(lab), pipeline)
+
+
+@pytest.mark.parametrize(
+    ("spec", "can"),
+    [
+        ({"_id": None, "n": {"$sum": "$d"}}, True),
+        ({"_id": trunc("month"), "n": {"$avg": "$d"}}, True),
+        ({"_id": {"$dateTrunc": {"date": "$t", "unit": "$s"}}, "n": {"$avg": "$d"}}, False),
+        ({"_id": "$t", "n": {"$avg": "$d"}}, False),
+        ({"_id": trunc("millisecond"), "n": {"$avg": "$d"}}, False),
+        ({"_id": {"$rand": {}}, "n": {"$avg": "$d"}}, False),
+        ({"_id": None, "n": {"$push": "$d"}}, False),
+        ({"_id": None, "n": {"$sum": {"$add": ["$d", 1]}}}, False),
+        ({"_id": "$$ROOT", "n": {"$sum": 1}}, False),
+    ],
+)
+def test_which_groups_columns_can_do(spec: Document, can: bool) -> None:
+    stage = Group.parse(spec, PipelineContext(namespace=NAMESPACE))
+    assert (stage.over_columns("t", "m") is not None) == can
+
+
+async def test_groups_do_run_on_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = await stored(
+        [{"_id": number, "t": DatetimeMS(START + number), "m": "a", "i": number} for number in range(50)]
+    )
+
+    def refuse(batch: ColumnBatch) -> Any:
+        raise AssertionError("rows were built")
+
+    monkeypatch.setattr(ColumnBatch, "raws", refuse)
+    pipeline = [{"$match": {"i": {"$gte": 10}}}, {"$group": {"_id": "$m", "n": {"$sum": "$i"}, "t": {"$max": "$t"}}}]
+    assert lab.aggregate(*pipeline) == [{"_id": "a", "n": sum(range(10, 50)), "t": DatetimeMS(START + 49)}]
