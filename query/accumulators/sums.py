@@ -148,7 +148,8 @@ def _partials_by_steps(values: list[float]) -> list[float]:
                 kept += 1
             number = high
         partials[kept:] = [number]
-    return partials
+    # A sum beyond all doubles has no parts among them: what is added later may bring it back.
+    return partials if all(math.isfinite(part) for part in partials) else values
 
 
 class Average(Sum):

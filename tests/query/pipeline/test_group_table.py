@@ -95,3 +95,17 @@ def test_without_disk_too_many_groups_are_refused() -> None:
     table = GroupTable(begin, memory_bytes_max=10_000, allow_disk_use=False)
     with pytest.raises(QueryExceededMemoryLimitNoDiskUseAllowed):
         [table.states(number, number) for number in range(1000)]
+
+
+def test_sums_come_back_from_beyond_the_doubles() -> None:
+    begin = parse_accumulator("$sum", "$v", ParseContext()).begin
+    first, second = begin({}), begin({})
+    for _ in range(20):
+        first.add({"v": 1e308}, {})
+        second.add({"v": -1e308}, {})
+    first.add({"v": 1.0}, {})
+    merged = begin({})
+    merged.absorb(first.kept())
+    assert merged.result() == float("inf")
+    merged.absorb(second.kept())
+    assert merged.result() in (1.0, float("inf"))
