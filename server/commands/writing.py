@@ -16,6 +16,7 @@ from ...catalog.collections import Collection
 from ...catalog.namespaces import Namespace, validate_collection_name
 from ...common.errors import (
     BSONObjectTooLarge,
+    CannotInsertTimeseriesBucketsWithMixedSchema,
     CommandNotSupportedOnView,
     DocumentValidationFailure,
     DollarPrefixedFieldName,
@@ -26,6 +27,7 @@ from ...common.errors import (
     WriteConflict,
 )
 from ...common.limits import DOCUMENT_BYTES_MAX
+from ...common.ordering import canonical_class
 from ...common.values import BsonType, Document, decode
 from ...kernels import validate_document, with_id
 from ...protocol.documents import elements
@@ -179,6 +181,7 @@ class Validator:
         self.action = options.get("validationAction", "error")
         self._rule = rule
         self._collation = collection.collation
+        self._is_buckets = collection.is_buckets and collection.timeseries is not None
         self._matches: Callable[[Document], bool] | None = None
         if rule and self.level != "off":
             self._matches = parse_filter(rule, collator=collection.collation).compile({})
@@ -186,15 +189,18 @@ class Validator:
     @property
     def is_open(self) -> bool:
         """Whether everything passes."""
-        return self._matches is None
+        return self._matches is None and not self._is_buckets
 
     def check(self, document: Document, *, before: Document | None = None) -> None:
         """Refuse a document that breaks the rule; `before` is what it replaces.
 
         Raises:
             DocumentValidationFailure
+            CannotInsertTimeseriesBucketsWithMixedSchema: a bucket holds values of several types in one field.
         """
         if self._matches is None or self._matches(document) or self.action == "warn":
+            if self._is_buckets:
+                _check_types_of_bucket(document)
             return
         if before is not None and self.level == "moderate" and not self._matches(before):
             return
@@ -203,6 +209,24 @@ class Validator:
             "Document failed validation",
             extra={"errInfo": {"failingDocumentId": document.get("_id"), "details": details}},
         )
+
+
+def _check_types_of_bucket(bucket: Document) -> None:
+    """Queries trust that the least and the greatest value of a field are of one class of type."""
+    control = bucket.get("control")
+    if isinstance(control, dict) and _mixed(control.get("min"), control.get("max")):
+        raise CannotInsertTimeseriesBucketsWithMixedSchema(
+            "Cannot write time-series bucket containing mixed schema data: its control.min and control.max are of "
+            "different types"
+        )
+
+
+def _mixed(least: Any, greatest: Any) -> bool:
+    if isinstance(least, dict) and isinstance(greatest, dict):
+        return any(name in greatest and _mixed(value, greatest[name]) for name, value in least.items())
+    if isinstance(least, list) and isinstance(greatest, list):
+        return any(_mixed(one, other) for one, other in zip(least, greatest, strict=False))
+    return canonical_class(least) != canonical_class(greatest)
 
 
 class Stopped(Exception):

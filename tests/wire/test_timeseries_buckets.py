@@ -231,6 +231,11 @@ def test_buckets_that_are_inserted_as_they_are(database: Database[Document]) -> 
         with pytest.raises(WriteError) as error:
             raw.insert_one(broken)
         assert error.value.code == 121
+    mixed = {**bucket, "_id": ObjectId(bucket["_id"].binary[:4] + b"of types")}
+    mixed["control"] = {**bucket["control"], "max": {**bucket["control"]["max"], "x": "text"}}
+    with pytest.raises(WriteError) as error:
+        raw.insert_one(mixed)
+    assert error.value.code == 408
     raw.delete_many({})
     insert(series, START)
     assert series.count_documents({}) == 1
