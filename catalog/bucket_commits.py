@@ -72,6 +72,15 @@ class BucketCommits:
             self._staged[bucket] = None
             self._unstored.add((bucket.collection_id, bucket.bucket_id))
 
+    def stage_many(self, buckets: Iterable[OpenBucket]) -> None:
+        """The same for several."""
+        staged, unstored = self._staged, self._unstored
+        for bucket in buckets:
+            if not bucket.staged:
+                bucket.staged = True
+                staged[bucket] = None
+                unstored.add((bucket.collection_id, bucket.bucket_id))
+
     def waits_for(self, collection_id: int, bucket_id: bytes) -> bool:
         """Whether this bucket of the collection is not stored as it is in memory."""
         return (collection_id, bucket_id) in self._unstored

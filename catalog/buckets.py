@@ -151,9 +151,11 @@ class BucketCatalog:
             else:
                 others.append((run, meta, 0, None))
         outcomes = append_runs([bucket.builder for bucket in asked], runs, **placing.limits) if asked else []
+        took = [bucket for bucket, outcome in zip(asked, outcomes, strict=True) if outcome is None or outcome[0]]
+        self.commits.stage_many(took)
+        self._buckets.used_many(took)
         for bucket, run, outcome in zip(asked, runs, outcomes, strict=True):
             if outcome is None:
-                self._took(bucket)
                 continue
             taken, refusal, kept_open = outcome
             self._took(bucket, taken, kept_open=kept_open)

@@ -132,10 +132,12 @@ def rewrite_many(transaction: Transaction, collection: Collection, changes: Iter
     ids = tuple(index.id for index in indexes)
     shared = [None if index.unique else number_key(index.id) for index in indexes]
     rewritten: list[Entries] = []
+    records: list[tuple[bytes, bytes]] = []
+    entries: list[tuple[bytes, bytes]] = []
     for record_key, old, new, known in changes:
         if len(new) > DOCUMENT_BYTES_MAX_INTERNAL:
             raise BSONObjectTooLarge(f"Resulting document after update is larger than {DOCUMENT_BYTES_MAX_INTERNAL}")
-        transaction.put("records", prefix + record_key, new)
+        records.append((prefix + record_key, new))
         now = [entry_keys(transaction, index, new) for index in indexes]
         before = known[1] if known is not None and known[0] == ids else None
         if before is None:
@@ -144,7 +146,7 @@ def rewrite_many(transaction: Transaction, collection: Collection, changes: Iter
             if had == has:
                 continue
             if own is not None and len(had) == 1 == len(has):
-                move_entry(transaction, own, had[0], has[0], record_key)
+                entries.append(move_entry(transaction, own, had[0], has[0], record_key))
             else:
                 for key in set(had).difference(has):
                     remove_entry(transaction, index, key, record_key)
@@ -152,6 +154,8 @@ def rewrite_many(transaction: Transaction, collection: Collection, changes: Iter
                     add_entry(transaction, collection, index, key, record_key, new)
         grown += len(new) - len(old)
         rewritten.append((ids, now))
+    transaction.put_many("records", records)
+    transaction.put_many("indexes", entries)
     if grown:
         stats = read_stats(transaction, collection)
         stats.data_bytes += grown

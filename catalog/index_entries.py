@@ -117,11 +117,17 @@ def remove_entry(transaction: Transaction, index: IndexSpec, key: bytes, record_
         transaction.delete("indexes", entry)
 
 
-def move_entry(transaction: Transaction, prefix: bytes, key: bytes, new_key: bytes, record_key: bytes) -> None:
-    """Keep a record under another key of an index that is not unique; `prefix` is the key of the index's number."""
+def move_entry(
+    transaction: Transaction, prefix: bytes, key: bytes, new_key: bytes, record_key: bytes
+) -> tuple[bytes, bytes]:
+    """Forget a record under a key of an index that is not unique; returns the entry to put for it under another key.
+
+    Args:
+        prefix: key of the index's number.
+    """
     suffix = _suffix(record_key)
     transaction.delete("indexes", prefix + key + suffix)
-    transaction.put("indexes", prefix + new_key + suffix, record_key)
+    return prefix + new_key + suffix, record_key
 
 
 def duplicate(collection: Collection, index: IndexSpec, key: bytes, raw: bytes) -> DuplicateKey:

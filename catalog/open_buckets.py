@@ -138,6 +138,12 @@ class OpenBuckets:
         self._used[bucket] = None
         self._used.move_to_end(bucket)
 
+    def used_many(self, buckets: Iterable[OpenBucket]) -> None:
+        """The same of several that are open."""
+        move = self._used.move_to_end
+        for bucket in buckets:
+            move(bucket)
+
     def measured(self, bucket: OpenBucket, memory_bytes: int) -> None:
         """What the bucket takes in memory, the overhead of Python not counted."""
         if bucket in self._used:

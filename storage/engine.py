@@ -41,6 +41,11 @@ class Transaction(Snapshot):
     def put(self, table: str, key: bytes, value: bytes) -> None:
         """Set the key's value, replacing what was there."""
 
+    def put_many(self, table: str, pairs: list[tuple[bytes, bytes]]) -> None:
+        """Set several keys."""
+        for key, value in pairs:
+            self.put(table, key, value)
+
     @abstractmethod
     def insert(self, table: str, key: bytes, value: bytes) -> None:
         """Set the value of a key that must be new.

@@ -93,6 +93,11 @@ class LmdbTransaction(LmdbSnapshot, Transaction):
         assert 0 < len(key) <= KEY_BYTES_MAX, len(key)
         self._transaction.put(key, value, db=self._tables[table])
 
+    def put_many(self, table: str, pairs: list[tuple[bytes, bytes]]) -> None:
+        """See `Transaction.put_many`."""
+        with self._transaction.cursor(db=self._tables[table]) as cursor:
+            cursor.putmulti(pairs)
+
     def insert(self, table: str, key: bytes, value: bytes) -> None:
         """See `Transaction.insert`."""
         assert 0 < len(key) <= KEY_BYTES_MAX, len(key)
