@@ -17,7 +17,7 @@ scalars = st.one_of(
     st.integers(-(2**63), 2**63 - 1),
     st.integers(-(2**63), 2**63 - 1).map(Int64),
     st.floats(),
-    st.decimals(-10**20, 10**20, places=4).map(Decimal128),
+    st.decimals(-(10**20), 10**20, places=4).map(Decimal128),
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
     st.binary(max_size=6),
     st.binary(max_size=6).map(lambda raw: Binary(raw, 5)),
