@@ -19,11 +19,27 @@ Refusals = list[tuple[int, int, str]]
 """Position in the batch, MongoDB's code, and the message."""
 
 
+_KNOWN_MAX: Final = 10_000
+_known: dict[int, tuple[Collection, list[IndexSpec]]] = {}
+"""By the number of the collection of buckets: as it was when it was looked at, and what was found."""
+
+
 def doubtful_indexes(view: Collection, buckets: Collection | None) -> list[IndexSpec]:
     """The indexes that may refuse a measurement, as indexes on measurements."""
+    if buckets is None:
+        return []
+    known = _known.get(buckets.id)
+    if known is None or known[0] is not buckets:
+        if len(_known) >= _KNOWN_MAX:
+            _known.clear()
+        known = _known[buckets.id] = (buckets, _found(view, buckets))
+    return known[1]
+
+
+def _found(view: Collection, buckets: Collection) -> list[IndexSpec]:
     options = view.timeseries
     found: list[IndexSpec] = []
-    for index in () if buckets is None else buckets.indexes:
+    for index in buckets.indexes:
         if index.kind == "btree" and len(index.paths) < 4 and len(_names(index.paths, options)) < 2:
             # As the index that every collection begins with: no two arrays can come together.
             continue
