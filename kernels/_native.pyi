@@ -23,6 +23,27 @@ class IndexRefused(ValueError):
 def crc32c(bytes: bytes) -> int:
     """CRC-32C (Castagnoli) of the bytes."""
 
+@final
+class RawFilter:
+    """A predicate on raw documents that is judged without decoding them."""
+
+    def __new__(cls, condition: tuple[Any, ...]) -> RawFilter:
+        """Prepare a predicate.
+
+        Args:
+            condition: `("and", conditions)`, `("or", conditions)`, `("exists", path, wanted)`,
+                `("compare", path, relation, constant)` for a relation such as `$gte` that holds between values of one
+                class, `("loose", path, relation, constant)` for the order of all types, or `("in", path, constants)`.
+                A path is a list of names, a constant a type byte and the bytes of a number other than NaN or Decimal128,
+                string, date, ObjectId, truth value or timestamp.
+
+        Raises:
+            ValueError: it is none of these.
+        """
+
+    def verdicts(self, documents: list[bytes]) -> bytes:
+        """A byte for each document: 0 it does not match, 1 it does, 2 it has to be decoded to tell (an array, say)."""
+
 def document_shape(document: bytes, depth_max: int) -> tuple[int, int]:
     """Number of top-level fields (doubles counted twice), and levels of nesting, of a raw document.
 

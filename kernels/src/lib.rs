@@ -27,6 +27,7 @@ mod keystring;
 mod lot;
 mod object_id;
 mod partition;
+mod raw_filter;
 mod shape;
 mod special;
 mod stored;
@@ -40,6 +41,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(checksum::crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(shape::document_shape, module)?)?;
     module.add_class::<collation::Collator>()?;
+    module.add_class::<raw_filter::RawFilter>()?;
     documents_edge::add(module)?;
     bucket_edge::add(module)?;
     columns_edge::add(module)?;

@@ -60,6 +60,11 @@ class RowBatch(Batch):
     def __len__(self) -> int:
         return len(self._raws) if self._raws is not None else len(self._documents or ())
 
+    @property
+    def decoded(self) -> bool:
+        """Whether somebody decoded the rows, so that looking at them costs nothing."""
+        return self._documents is not None
+
     def documents(self) -> list[Document]:
         """See `Batch.documents`; decodes once."""
         if self._documents is None:

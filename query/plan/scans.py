@@ -16,6 +16,7 @@ from ..match.base import AlwaysTrue, MatchNode, Variables
 from .batches import Batch, RecordKeyBatch, RowBatch
 from .bounds import IndexBounds
 from .nodes import PlanNode, Run
+from .sieve import Sieve
 
 
 class _Pace:
@@ -57,11 +58,16 @@ class _Filtering(PlanNode):
     def __init__(self, *inputs: PlanNode, matcher: MatchNode | None) -> None:
         super().__init__(*inputs)
         self.matcher = None if isinstance(matcher, AlwaysTrue) else matcher
+        self._sieve: Sieve | None = None
 
     def keep(self, batch: RowBatch, variables: Variables) -> RowBatch:
         """The rows of the batch that match."""
         if self.matcher is None:
             return batch
+        if self._sieve is None and not batch.decoded:
+            self._sieve = Sieve(self.matcher)
+        if self._sieve is not None and self._sieve.useful and not batch.decoded:
+            return self._sieve.keep(batch, self._compiled, variables)
         matches = self._compiled(variables)
         kept = [position for position, document in enumerate(batch.documents()) if matches(document)]
         return batch if len(kept) == len(batch) else batch.select(kept)
