@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -103,15 +103,55 @@ class RawClient:
 
 
 @dataclass(slots=True)
+class Row:
+    """One figure: as it is shown, and as a number with what it should be."""
+
+    name: str
+    shown: str
+    note: str
+    value: float | None = None
+    goal: float | None = None
+    at_least: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """The goal and the ratio to it; nothing where there is none."""
+        if self.goal is None or self.value is None:
+            return ""
+        met = self.value >= self.goal if self.at_least else self.value <= self.goal
+        return (
+            f"{'>=' if self.at_least else '<='} {self.goal:g}: {self.value / self.goal:.2f}{'' if met else ' MISSED'}"
+        )
+
+
+@dataclass(slots=True)
 class Table:
     """Rows of results, printed as they come."""
 
-    rows: list[tuple[str, str, str]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
 
-    def add(self, name: str, value: str, note: str = "") -> None:
-        """Record and print one figure."""
-        self.rows.append((name, value, note))
-        print(f"{name:<52} {value:>18}  {note}", flush=True)
+    def add(
+        self,
+        name: str,
+        shown: str,
+        note: str = "",
+        *,
+        value: float | None = None,
+        goal: float | None = None,
+        at_least: bool = False,
+    ) -> None:
+        """Record and print one figure.
+
+        Args:
+            goal: what `value` should be at most, or with `at_least`, at least.
+        """
+        row = Row(name, shown, note, value, goal, at_least)
+        self.rows.append(row)
+        print(f"{name:<52} {shown:>14}  {row.verdict:<24}  {note}".rstrip(), flush=True)
+
+    def write_json(self, path: Path) -> None:
+        """All rows, for other programs."""
+        path.write_text(json.dumps([{**asdict(row), "verdict": row.verdict} for row in self.rows], indent=1) + "\n")
 
 
 def disk_bytes(folder: Path) -> int:

@@ -3,22 +3,14 @@
 import statistics
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import bson
 from bson import ObjectId
 
 from .harness import RawClient, Server, Table, disk_bytes, insert_message, running_server
+from .loading import create, load, send_all
 from .tsbs import METRICS, Scale, batches
-
-SERIES = {"timeField": "time", "metaField": "tags", "granularity": "seconds"}
-
-
-def create(server: Server, name: str) -> None:
-    """The time-series collection `bench.<name>`."""
-    with server.client() as client:
-        client["bench"].create_collection(name, timeseries=dict(SERIES))
 
 
 def pymongo_batches(table: Table, scale: Scale) -> None:
@@ -46,53 +38,23 @@ def pymongo_batches(table: Table, scale: Scale) -> None:
 
 def raw_load(table: Table, scale: Scale, connections: int = 1) -> None:
     """Messages encoded beforehand and sent as fast as the server answers; bytes on disk at the end."""
-    messages = []
-    for number, batch in enumerate(batches(scale)):
-        raws = [bson.encode({"_id": ObjectId(), **document}) for document in batch]
-        messages.append(insert_message(number + 1, "bench", "cpu", raws))
     with running_server() as server:
         create(server, "cpu")
         empty = disk_bytes(server.dbpath)
-        clients = [RawClient(server.port) for _ in range(connections)]
-        before, started = server.cpu_seconds(), time.perf_counter()
-        with ThreadPoolExecutor(connections) as pool:
-            taken = sum(pool.map(_send_all, clients, [messages[i::connections] for i in range(connections)]))
-        seconds, cpu = time.perf_counter() - started, server.cpu_seconds() - before
-        assert taken == scale.measurements
+        taken = load(server, "cpu", scale, connections=connections)
         with server.client() as client:
-            stats = client["bench"].command("collStats", "cpu")
-            size = stats["size"]
+            size = client["bench"].command("collStats", "cpu")["size"]
             assert client["bench"]["cpu"].count_documents({}) == scale.measurements
-        for raw_client in clients:
-            raw_client.close()
         on_disk = disk_bytes(server.dbpath) - empty
     values = scale.measurements * len(METRICS)
-    table.add(f"raw socket x{connections}, measurements/s", f"{scale.measurements / seconds:,.0f}", "wall clock")
+    table.add(f"raw socket x{connections}, measurements/s", f"{taken.measurements / taken.seconds:,.0f}", "wall clock")
     table.add(
-        "  per second of server CPU",
-        f"{scale.measurements / cpu:,.0f}",
-        f"{cpu / scale.measurements * 1e6:.2f} us each",
+        "  server CPU per million measurements",
+        f"{taken.cpu / taken.measurements * 1e6:.2f} s",
+        f"{taken.measurements / taken.cpu:,.0f} per second of CPU",
     )
     table.add("  bucket documents, bytes per value", f"{size / values:.3f}", "with _id, before the pages of the store")
     table.add("  files on disk, bytes per value", f"{on_disk / values:.3f}", "with _id, index and free pages")
-
-
-def _send_all(client: RawClient, messages: list[bytes], window: int = 4) -> int:
-    """Keep up to `window` messages under way; returns how many documents were taken."""
-    taken = 0
-    for position, message in enumerate(messages):
-        client.send(message)
-        if position >= window:
-            taken += _taken(client.receive())
-    for _ in range(min(window, len(messages))):
-        taken += _taken(client.receive())
-    return taken
-
-
-def _taken(reply: dict[str, Any]) -> int:
-    assert reply["ok"] == 1, reply
-    assert "writeErrors" not in reply, reply
-    return int(reply["n"])
 
 
 def single_inserts(table: Table, seconds: float = 3.0, writers: int = 16) -> None:
@@ -193,7 +155,7 @@ def cardinality(table: Table, counts: tuple[int, ...] = (1, 1_000, 100_000)) -> 
                         )
                 messages.append(insert_message(number + 1, "bench", "cpu", raws))
             before = server.cpu_seconds()
-            taken = _send_all(client, messages)
+            taken = send_all(client, messages)
             cost = (server.cpu_seconds() - before) / taken
             memory = server.resident_bytes()
             client.close()

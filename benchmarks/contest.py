@@ -1,0 +1,116 @@
+"""Every contender takes the same data and answers the same queries; answers are checked, medians put beside each other."""
+
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .answers import answer, check
+from .contender import Contender
+from .harness import Table
+from .loading import Load
+from .queries import Query
+from .tsbs import METRICS, Scale, metric_values
+
+EXPORT_CHECKED = 1_000_000
+"""Exports of more rows than this are checked by their number of bytes alone."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What one contender needed: medians in milliseconds by query, its ingest and its bytes."""
+
+    medians: dict[str, float] = field(default_factory=dict)
+    load: Load | None = None
+    stored: int = 0
+
+
+def queries(
+    table: Table, scale: Scale, contenders: list[type[Contender]], asked: list[Query], smoke: bool
+) -> dict[str, Result]:
+    """Run all who are installed, one after another, and add a row for each query.
+
+    Raises:
+        WrongAnswer: an answer is not the one computed from the data.
+    """
+    values = metric_values(scale)
+    results: dict[str, Result] = {}
+    for contender in contenders:
+        lacks = contender.missing()
+        if lacks is not None:
+            table.add(f"{contender.name}", "not installed", lacks)
+            continue
+        results[contender.name] = _run(contender(), scale, values, asked, smoke)
+    _add_rows(table, scale, results, asked)
+    return results
+
+
+def _run(contender: Contender, scale: Scale, values: NDArray[np.uint8], asked: list[Query], smoke: bool) -> Result:
+    result = Result()
+    try:
+        contender.start()
+        result.load = contender.load(scale, values)
+        for query in asked:
+            if contender.answers(query):
+                result.medians[query.name] = _median_ms(contender, query, scale, values, smoke)
+        result.stored = contender.stored_bytes()
+    finally:
+        contender.stop()
+    return result
+
+
+def _median_ms(contender: Contender, query: Query, scale: Scale, values: NDArray[np.uint8], smoke: bool) -> float:
+    """The median over what is asked; every different answer is checked, outside of the time."""
+    taken = []
+    checked: Any = None
+    for ask in query.asks(scale)[: 3 if smoke else None]:
+        started = time.perf_counter()
+        fetched = contender.fetch(query, ask)
+        taken.append(time.perf_counter() - started)
+        if query.kind == "all" and (checked is not None or scale.measurements > EXPORT_CHECKED):
+            size = sum(len(part) for part in fetched)
+            if checked is not None and checked != size:
+                raise RuntimeError(f"{contender.name}: two exports differ: {size:,} bytes and {checked:,}")
+            checked = size
+            continue
+        check(contender.name, query, contender.read(query, fetched), answer(query, ask, scale, values))
+        checked = sum(len(part) for part in fetched) if query.kind == "all" else None
+    return statistics.median(taken) * 1e3
+
+
+def _add_rows(table: Table, scale: Scale, results: dict[str, Result], asked: list[Query]) -> None:
+    own = results["bucketd"]
+    for name, result in results.items():
+        if result.load is None:
+            continue
+        load = result.load
+        table.add(
+            f"{name}: ingest, measurements/s",
+            f"{load.measurements / load.seconds:,.0f}",
+            f"server CPU {load.cpu / load.measurements * 1e6:.2f} s per million",
+            value=load.measurements / load.seconds,
+        )
+        per_value = result.stored / scale.measurements / len(METRICS)
+        table.add(f"{name}: bytes per value", f"{per_value:.3f}", "files with indexes", value=per_value)
+    for query in asked:
+        median = own.medians[query.name]
+        table.add(
+            query.name,
+            f"{median:.2f} ms",
+            _beside({name: result.medians.get(query.name) for name, result in results.items()}),
+            value=median,
+            goal=query.goal_ms if (scale.hosts, scale.hours) == (100, 12) else None,
+        )
+
+
+def _beside(medians: dict[str, float | None]) -> str:
+    """The others' medians, and how many times as long as they this server takes."""
+    own = medians["bucketd"]
+    return "  ".join(
+        f"{name} {other:.1f} ms (x{own / other:.2f})"
+        for name, other in medians.items()
+        if name != "bucketd" and other is not None and own is not None
+    )
