@@ -4,7 +4,7 @@ Everything happens within the transaction that is handed in, so documents, index
 moment that anybody can see. A record lies under the collection's number and its record key: an eight-byte record id in
 the order of insertion, or the KeyString of `_id` where the collection is clustered. An index entry lies under the
 index's number and the KeyString of the indexed values, with the record key as its value (and, unless the index is
-unique, at the end of its key).
+unique, at the end of its key); see `index_entries`.
 """
 
 import struct
@@ -21,10 +21,21 @@ from ..storage.errors import DuplicateKey as KeyTaken
 from ..storage.keys import after, number_key, number_of
 from .clustering import RECORD_ID_BYTES_MAX, check_record_id, refuse_number_twice
 from .collections import Collection
-from .index_entries import add_entry, bound_string, cut_high, cut_low, duplicate, entry_keys, move_entry, remove_entry
+from .index_entries import (
+    EntryKeys,
+    add_entry,
+    bound_string,
+    cut_high,
+    cut_low,
+    duplicate,
+    entry_keys,
+    move_entry,
+    record_of_entry,
+    remove_entry,
+)
 from .index_specs import IndexSpec
 
-Entries = tuple[tuple[int, ...], list[list[bytes]]]
+Entries = tuple[tuple[int, ...], list[EntryKeys]]
 """Numbers of the indexes of a collection, and the keys under which each of them keeps a document."""
 Rewrite = tuple[bytes, bytes, bytes, Entries | None]
 """Record key, document as it is stored, document as it will be, and the entries of the first where they are known."""
@@ -97,8 +108,9 @@ def insert_many(transaction: Transaction, collection: Collection, raws: Iterable
             stats.next_record += 1
             transaction.put("records", prefix + record_key, raw)
         for index in collection.indexes:
-            for key in entry_keys(transaction, index, raw):
-                add_entry(transaction, collection, index, key, record_key, raw)
+            made, types = entry_keys(transaction, index, raw)
+            for key in made:
+                add_entry(transaction, collection, index, key, types, record_key, raw)
         stats.count += 1
         stats.data_bytes += len(raw)
         keys.append(record_key)
@@ -145,13 +157,15 @@ def rewrite_many(transaction: Transaction, collection: Collection, changes: Iter
         for index, own, had, has in zip(indexes, shared, before, now, strict=True):
             if had == has:
                 continue
-            if own is not None and len(had) == 1 == len(has):
-                entries.append(move_entry(transaction, own, had[0], has[0], record_key))
+            old_keys, (new_keys, types) = had[0], has
+            if own is not None and len(old_keys) == 1 == len(new_keys):
+                entries.append(move_entry(transaction, own, old_keys[0], new_keys[0], types, record_key))
             else:
-                for key in set(had).difference(has):
+                for key in set(old_keys).difference(new_keys):
                     remove_entry(transaction, index, key, record_key)
-                for key in set(has).difference(had):
-                    add_entry(transaction, collection, index, key, record_key, new)
+                # The same key is kept anew where its types changed.
+                for key in set(new_keys).difference(old_keys) if had[1] == types else new_keys:
+                    add_entry(transaction, collection, index, key, types, record_key, new)
         grown += len(new) - len(old)
         rewritten.append((ids, now))
     transaction.put_many("records", records)
@@ -167,7 +181,7 @@ def remove(transaction: Transaction, collection: Collection, record_key: bytes, 
     """Take a document and its index entries away."""
     transaction.delete("records", number_key(collection.id) + record_key)
     for index in collection.indexes:
-        for key in entry_keys(transaction, index, old):
+        for key in entry_keys(transaction, index, old)[0]:
             remove_entry(transaction, index, key, record_key)
     stats = read_stats(transaction, collection)
     stats.count -= 1
@@ -188,7 +202,8 @@ def record_key_of_id(snapshot: Snapshot, collection: Collection, identity: Any) 
         return key
     if not collection.indexes:
         return None
-    return snapshot.get("indexes", number_key(collection.indexes[0].id) + key)
+    entry = snapshot.get("indexes", number_key(collection.indexes[0].id) + key)
+    return None if entry is None else record_of_entry(entry)
 
 
 def fetch_by_id(snapshot: Snapshot, collection: Collection, identity: Any) -> tuple[bytes, bytes] | None:
@@ -239,6 +254,23 @@ def index_scan(
 ) -> Iterator[tuple[bytes, bytes]]:
     """Entries of an index as (entry key, record key), in the order of the index.
 
+    Arguments as of `entry_scan`.
+    """
+    found = entry_scan(snapshot, index, low, high, after_key=after_key, reverse=reverse)
+    return ((key, record_of_entry(value)) for key, value in found)
+
+
+def entry_scan(
+    snapshot: Snapshot,
+    index: IndexSpec,
+    low: bytes = b"",
+    high: bytes | None = None,
+    *,
+    after_key: bytes | None = None,
+    reverse: bool = False,
+) -> Iterator[tuple[bytes, bytes]]:
+    """Entries of an index as (entry key, what the entry holds), in the order of the index.
+
     Args:
         low, high: entry keys with `low <= key < high`, as `key_string` makes them. Where one is long, entries from
             outside may be among those found.
@@ -255,8 +287,8 @@ def index_scan(
     if start >= stop:
         return
     skip = len(prefix)
-    for key, record_key in snapshot.scan("indexes", start, stop, reverse=reverse):
-        yield key[skip:], record_key
+    for key, value in snapshot.scan("indexes", start, stop, reverse=reverse):
+        yield key[skip:], value
 
 
 def fill_index(
@@ -271,8 +303,9 @@ def fill_index(
     slice_of = scan(transaction, collection, after_key=after_key)
     rows = [row for _, row in zip(range(limit), slice_of, strict=False)]
     for record_key, raw in rows:
-        for key in entry_keys(transaction, index, raw):
-            add_entry(transaction, collection, index, key, record_key, raw)
+        made, types = entry_keys(transaction, index, raw)
+        for key in made:
+            add_entry(transaction, collection, index, key, types, record_key, raw)
         last = record_key
     return last if len(rows) == limit else None
 

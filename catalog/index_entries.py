@@ -1,8 +1,9 @@
 """The entries of indexes: which keys a document has, keeping them, and the words for a key that is taken.
 
 An entry lies under the index's number and the KeyString of the indexed values, with the record key as its value and,
-unless the index is unique, at the end of its key. Keys longer than the store allows are cut and end in a hash: an index
-that has such keys says so in its state (`long_keys`), because they are not in order among themselves.
+unless the index is unique, at the end of its key. Behind a record id stand the types of the values, where they can be told
+back from the key: a plan that needs nothing else then reads no document. Keys longer than the store allows are cut and end
+in a hash: an index that has such keys says so in its state (`long_keys`), because they are not in order among themselves.
 """
 
 import hashlib
@@ -24,38 +25,40 @@ from ..kernels import (
 )
 from ..storage.engine import Snapshot, Transaction
 from ..storage.errors import DuplicateKey as KeyTaken
-from ..storage.keys import after, number_key
+from ..storage.keys import RECORD_ID_BYTES, after, number_key
 from .collections import Collection
 from .index_makers import key_maker
-from .index_specs import IndexSpec
+from .index_specs import IndexSpec, TypedKeys
 
 _LEARNED_PREFIX: Final = b"multikey"
 _RECORD_KEY_BYTES_MAX: Final = 128
+EntryKeys = tuple[list[bytes], bytes]
+"""The keys under which an index keeps a document, different and in order, and the types of the key where there is one."""
 
 
-def entry_keys(transaction: Transaction, index: IndexSpec, raw: bytes) -> list[bytes]:
-    """The keys under which an index keeps a document, different and in order; what is new of them is remembered.
+def entry_keys(transaction: Transaction, index: IndexSpec, raw: bytes) -> EntryKeys:
+    """The keys under which an index keeps a document; what is new of them is remembered.
 
     Raises:
         CannotIndexParallelArrays: two fields of the index are arrays.
         Location: 16746, a number in a path is both a position and a field; other codes for what the kind of index refuses.
     """
-    keys, arrays = _keys(index, raw)
+    keys, arrays, types = _keys(index, raw)
     long = any(len(key) == LONG_KEY_BYTES for key in keys)
     if arrays is not None or long:
         _learn(transaction, index, arrays, long)
-    return keys
+    return keys, types
 
 
 def keys_of(index: IndexSpec, raw: bytes) -> list[bytes]:
-    """The same of a document that is stored already: nothing is learned."""
+    """The same keys of a document that is stored already: nothing is learned."""
     return _keys(index, raw)[0]
 
 
-def _keys(index: IndexSpec, raw: bytes) -> tuple[list[bytes], list[list[int]] | None]:
+def _keys(index: IndexSpec, raw: bytes) -> TypedKeys:
     state = index.state
     if state.accepts is not None and not state.accepts(raw):
-        return [], None
+        return [], None, b""
     try:
         return (state.make_keys or prepare(index))(raw)
     except ParallelArrays as error:
@@ -67,24 +70,31 @@ def _keys(index: IndexSpec, raw: bytes) -> tuple[list[bytes], list[list[int]] | 
         raise Location(code, why) from None
 
 
-def prepare(index: IndexSpec) -> Callable[[bytes], tuple[list[bytes], list[list[int]] | None]]:
+def prepare(index: IndexSpec) -> Callable[[bytes], TypedKeys]:
     """Make the function that makes the index's keys, and keep it with the index."""
     maker = key_maker(index)
     collation = index.collation
-    if collation is None:
-        index.state.make_keys = maker.keys
-        return maker.keys
-    collate = collation.key
+    if collation is None and isinstance(maker, IndexKeyMaker):
+        index.state.make_keys = maker.typed_keys
+        return maker.typed_keys
+    collate = None if collation is None else collation.key
 
-    def keys_under_collation(raw: bytes) -> tuple[list[bytes], list[list[int]] | None]:
-        return maker.keys(raw, collate)
+    def keys_without_types(raw: bytes) -> TypedKeys:
+        keys, arrays = maker.keys(raw) if collate is None else maker.keys(raw, collate)
+        return keys, arrays, b""
 
-    index.state.make_keys = keys_under_collation
-    return keys_under_collation
+    index.state.make_keys = keys_without_types
+    return keys_without_types
 
 
 def add_entry(
-    transaction: Transaction, collection: Collection, index: IndexSpec, key: bytes, record_key: bytes, raw: bytes
+    transaction: Transaction,
+    collection: Collection,
+    index: IndexSpec,
+    key: bytes,
+    types: bytes,
+    record_key: bytes,
+    raw: bytes,
 ) -> None:
     """Keep a record under a key.
 
@@ -92,20 +102,39 @@ def add_entry(
         DuplicateKey: the index is unique, and another record has the key.
     """
     entry = number_key(index.id) + key
+    value = entry_value(record_key, types)
     if not index.unique:
-        transaction.put("indexes", entry + _suffix(record_key), record_key)
+        transaction.put("indexes", entry + _suffix(record_key), value)
         return
     try:
-        transaction.insert("indexes", entry, record_key)
+        transaction.insert("indexes", entry, value)
     except KeyTaken:
-        if transaction.get("indexes", entry) != record_key:
+        stored = transaction.get("indexes", entry)
+        if stored is None or record_of_entry(stored) != record_key:
             raise duplicate(collection, index, key, raw) from None
+        transaction.put("indexes", entry, value)
+
+
+def entry_value(record_key: bytes, types: bytes) -> bytes:
+    """What an entry holds: the record key and, behind a record id, the types of the values."""
+    return record_key if record_key[0] else record_key + types
+
+
+def record_of_entry(value: bytes) -> bytes:
+    """The record key that an entry holds. Record ids begin with a zero, as no KeyString does."""
+    return value if value[0] else value[:RECORD_ID_BYTES]
+
+
+def types_of_entry(value: bytes) -> bytes:
+    """The types that an entry holds; empty where it has none."""
+    return b"" if value[0] else value[RECORD_ID_BYTES:]
 
 
 def record_under(snapshot: Snapshot, index: IndexSpec, key: bytes, record_key: bytes) -> bytes | None:
     """The record that an index keeps under a key, or under this key for this record where it may keep several."""
     entry = number_key(index.id) + key
-    return snapshot.get("indexes", entry if index.unique else entry + _suffix(record_key))
+    stored = snapshot.get("indexes", entry if index.unique else entry + _suffix(record_key))
+    return None if stored is None else record_of_entry(stored)
 
 
 def remove_entry(transaction: Transaction, index: IndexSpec, key: bytes, record_key: bytes) -> None:
@@ -113,21 +142,25 @@ def remove_entry(transaction: Transaction, index: IndexSpec, key: bytes, record_
     entry = number_key(index.id) + key
     if not index.unique:
         transaction.delete("indexes", entry + _suffix(record_key))
-    elif transaction.get("indexes", entry) == record_key:
-        transaction.delete("indexes", entry)
+    else:
+        stored = transaction.get("indexes", entry)
+        if stored is not None and record_of_entry(stored) == record_key:
+            transaction.delete("indexes", entry)
 
 
 def move_entry(
-    transaction: Transaction, prefix: bytes, key: bytes, new_key: bytes, record_key: bytes
+    transaction: Transaction, prefix: bytes, key: bytes, new_key: bytes, types: bytes, record_key: bytes
 ) -> tuple[bytes, bytes]:
     """Forget a record under a key of an index that is not unique; returns the entry to put for it under another key.
 
     Args:
         prefix: key of the index's number.
+        types: those of the new key.
     """
     suffix = _suffix(record_key)
-    transaction.delete("indexes", prefix + key + suffix)
-    return prefix + new_key + suffix, record_key
+    if key != new_key:
+        transaction.delete("indexes", prefix + key + suffix)
+    return prefix + new_key + suffix, entry_value(record_key, types)
 
 
 def duplicate(collection: Collection, index: IndexSpec, key: bytes, raw: bytes) -> DuplicateKey:

@@ -16,6 +16,8 @@ from .index_options import is_id_key as is_id_key
 INDEXES_MAX: Final = 64
 _IDENTITY: Final = ("collation", "wildcardProjection", "weights")
 _NOT_COMPARED: Final = frozenset({"key", "name", "v", "storageEngine", "originalSpec"})
+TypedKeys = tuple[list[bytes], list[list[int]] | None, bytes]
+"""Keys of a document, the path components that were arrays in it, and the types of its values where the key tells them."""
 
 
 @dataclass(slots=True)
@@ -25,14 +27,14 @@ class IndexState:
     Attributes:
         multikey_paths: for each key field, the number of path components (from 1) that were arrays in some document.
         long_keys: some key was cut to fit; such keys are in no order among themselves, so the index gives no sort.
-        make_keys: the keys of a raw document and the path components that were arrays in it.
+        make_keys: the keys of a raw document.
         accepts: for a partial index, whether a raw document matches its filter.
         accesses: plans that used it since `since_ms`.
     """
 
     multikey_paths: tuple[tuple[int, ...], ...] = ()
     long_keys: bool = False
-    make_keys: Callable[[bytes], tuple[list[bytes], list[list[int]] | None]] | None = None
+    make_keys: Callable[[bytes], TypedKeys] | None = None
     accepts: Callable[[bytes], bool] | None = None
     accesses: int = 0
     since_ms: int = 0

@@ -119,10 +119,34 @@ class IndexKeyMaker:
             IndexRefused: an array under a hashed index.
         """
 
+    def typed_keys(self, document: bytes) -> tuple[list[bytes], list[list[int]] | None, bytes]:
+        """The same without a collation, and the types of the key: what `IndexEntryReader` needs beside it.
+
+        The types are empty where the document has several keys or none, or arrays on its paths. Raises as `keys`.
+        """
+
     def rows(self, document: bytes, collate: Callable[[str], bytes] | None = None) -> list[tuple[bytes, bytes]]:
         """For each entry its key at full length (not capped) and its values as raw BSON, named by the paths.
 
         Equal entries may stand more than once. Raises as `keys`.
+        """
+
+@final
+class IndexEntryReader:
+    """Turns entries of one index without a collation back into documents of some of its paths."""
+
+    def __new__(cls, paths: Sequence[str], descending: Sequence[bool], wanted: Sequence[bool]) -> IndexEntryReader:
+        """Prepare an index; `wanted` says which of its paths are told.
+
+        Raises:
+            ValueError: not one of each for each path, or a wanted path lies below another.
+        """
+
+    def documents(self, entries: Sequence[tuple[bytes, bytes]]) -> list[bytes | None]:
+        """Raw documents of entries, each given as its key (more may follow it) and its types.
+
+        None stands for an entry that does not tell its values: they were cut, are of a type that keys do not keep apart,
+        a value below a dotted path is missing, or there are no types.
         """
 
 @final

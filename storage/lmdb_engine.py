@@ -19,7 +19,7 @@ from .writer import Budget, Work, Writer, run_one
 
 Result = TypeVar("Result")
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 MAP_BYTES_DEFAULT: Final = 1 << 40
 """Address space, not disk: the file grows with what is written."""
 _MAP_BYTES_MIN: Final = 1 << 28
@@ -276,6 +276,9 @@ class LmdbEngine(Engine):
                 raise Corrupted(f"{self._path}: the format record is damaged")
             elif int(stored) > FORMAT_VERSION:
                 raise FormatTooNew(f"{self._path} has format {int(stored)}; this version reads up to {FORMAT_VERSION}")
+            elif int(stored) < FORMAT_VERSION:
+                # What older versions wrote is read as it is, but they could not read what is written from now on.
+                transaction.put(_FORMAT_KEY, str(FORMAT_VERSION).encode(), db=self._tables["meta"])
 
 
 def _lock_folder(path: Path) -> IO[str]:

@@ -2,10 +2,12 @@
 
 use crate::elements::find;
 use crate::index_keys::{row_document, ArrayComponents, KeyPattern};
+use crate::key_values::KeyReader;
 use crate::keystring::{self, capped, of_values, Failure, LONG_KEY_BYTES, LONG_KEY_PREFIX};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 create_exception!(
@@ -150,6 +152,22 @@ impl IndexKeyMaker {
         Ok((keys, multikey.then_some(arrays)))
     }
 
+    #[allow(clippy::type_complexity)]
+    fn typed_keys<'py>(
+        &self,
+        py: Python<'py>,
+        document: &[u8],
+    ) -> PyResult<(
+        Vec<Bound<'py, PyBytes>>,
+        Option<ArrayComponents>,
+        Bound<'py, PyBytes>,
+    )> {
+        let (keys, arrays, types) = self.pattern.typed_keys(document, None, true)?;
+        let keys = keys.iter().map(|key| PyBytes::new(py, key)).collect();
+        let multikey = arrays.iter().any(|components| !components.is_empty());
+        Ok((keys, multikey.then_some(arrays), PyBytes::new(py, &types)))
+    }
+
     #[pyo3(signature = (document, collate = None))]
     #[allow(clippy::type_complexity)]
     fn rows<'py>(
@@ -173,6 +191,56 @@ impl IndexKeyMaker {
             .iter()
             .map(|(key, values)| (PyBytes::new(py, key), PyBytes::new(py, values)))
             .collect())
+    }
+}
+
+/// Turns entries of one index back into documents of some of its paths.
+#[pyclass(frozen, module = "bucketd.kernels._native")]
+struct IndexEntryReader {
+    reader: KeyReader,
+}
+
+#[pymethods]
+impl IndexEntryReader {
+    #[new]
+    fn new(paths: Vec<String>, descending: Vec<bool>, wanted: Vec<bool>) -> PyResult<Self> {
+        if descending.len() != paths.len() || wanted.len() != paths.len() {
+            return Err(PyValueError::new_err(
+                "one direction and one wish for each path",
+            ));
+        }
+        let told: Vec<&String> = paths
+            .iter()
+            .zip(&wanted)
+            .filter_map(|(path, &wanted)| wanted.then_some(path))
+            .collect();
+        for (position, path) in told.iter().enumerate() {
+            for (at, other) in told.iter().enumerate() {
+                let below = other
+                    .strip_prefix(path.as_str())
+                    .is_some_and(|rest| rest.starts_with('.') || rest.is_empty());
+                if at != position && below {
+                    return Err(PyValueError::new_err("one path lies below another"));
+                }
+            }
+        }
+        Ok(IndexEntryReader {
+            reader: KeyReader::new(&paths, &descending, &wanted),
+        })
+    }
+
+    fn documents<'py>(
+        &self,
+        py: Python<'py>,
+        entries: Vec<(PyBackedBytes, PyBackedBytes)>,
+    ) -> Vec<Option<Bound<'py, PyBytes>>> {
+        entries
+            .iter()
+            .map(|(key, types)| {
+                let document = self.reader.document(key, types)?;
+                Some(PyBytes::new(py, &document))
+            })
+            .collect()
     }
 }
 
@@ -203,6 +271,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("LONG_KEY_PREFIX", LONG_KEY_PREFIX)?;
     module.add("LONG_KEY_BYTES", LONG_KEY_BYTES)?;
     module.add_class::<IndexKeyMaker>()?;
+    module.add_class::<IndexEntryReader>()?;
     module.add_function(wrap_pyfunction!(key_string, module)?)?;
     module.add_function(wrap_pyfunction!(cap_key, module)?)?;
     module.add_function(wrap_pyfunction!(key_hash, module)?)?;

@@ -5,7 +5,8 @@
 //! same one; a row holds one value for each path, null where there is none. An empty array stands for one undefined value.
 
 use crate::elements::{find, kind, Element};
-use crate::keystring::{append, append_hash, capped, Collate, Failure};
+use crate::key_values::{types_of, UNTOLD};
+use crate::keystring::{append, append_hash, capped, Collate, Failure, LONG_KEY_BYTES};
 
 /// One index: its paths, and which of them are kept from the highest value.
 pub struct KeyPattern {
@@ -23,6 +24,9 @@ pub type Row<'a> = Vec<Element<'a>>;
 
 /// For each path the numbers (from 1) of its components that were arrays.
 pub type ArrayComponents = Vec<Vec<usize>>;
+
+/// Keys, components that were arrays, and the types of the key.
+pub type TypedKeys = (Vec<Vec<u8>>, ArrayComponents, Vec<u8>);
 
 const NULL: Element<'static> = Element {
     kind: kind::NULL,
@@ -111,14 +115,36 @@ impl KeyPattern {
         document: &[u8],
         collate: Option<Collate<'_>>,
     ) -> Result<(Vec<Vec<u8>>, ArrayComponents), Failure> {
+        let (keys, arrays, _) = self.typed_keys(document, collate, false)?;
+        Ok((keys, arrays))
+    }
+
+    /// The same with the types of the key, where it is the only one and can be told back; else they are empty.
+    pub fn typed_keys(
+        &self,
+        document: &[u8],
+        collate: Option<Collate<'_>>,
+        typed: bool,
+    ) -> Result<TypedKeys, Failure> {
         let (rows, arrays) = self.rows(document)?;
         let mut keys = Vec::with_capacity(rows.len());
         for row in &rows {
             keys.push(capped(self.key(row, collate)?));
         }
+        let mut types = Vec::new();
+        if let ([row], [key]) = (rows.as_slice(), keys.as_slice()) {
+            let plain = self.hashed.is_none() && collate.is_none();
+            if typed && plain && arrays.iter().all(Vec::is_empty) {
+                types = if key.len() < LONG_KEY_BYTES {
+                    types_of(row)?
+                } else {
+                    UNTOLD.to_vec()
+                };
+            }
+        }
         keys.sort_unstable();
         keys.dedup();
-        Ok((keys, arrays))
+        Ok((keys, arrays, types))
     }
 }
 

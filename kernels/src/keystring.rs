@@ -24,7 +24,7 @@ pub const LONG_KEY_BYTES: usize = LONG_KEY_PREFIX + 16;
 /// How deep objects and arrays may lie in each other.
 const DEPTH_MAX: usize = 250;
 
-mod class {
+pub mod class {
     //! The first byte of a value. None is near 00 or FF, which end things and bound prefixes.
     pub const MIN_KEY: u8 = 10;
     pub const UNDEFINED: u8 = 15;

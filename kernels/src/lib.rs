@@ -23,6 +23,7 @@ mod documents_edge;
 mod elements;
 mod index_edge;
 mod index_keys;
+mod key_values;
 mod keystring;
 mod lot;
 mod object_id;

@@ -1,7 +1,7 @@
 """Documents, their index entries and their counts agree, whatever was done to them."""
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from bucketd.catalog import documents
 from bucketd.catalog.catalog import Catalog
 from bucketd.catalog.collections import Collection
-from bucketd.catalog.index_entries import keys_of
+from bucketd.catalog.index_entries import keys_of, record_of_entry, types_of_entry
 from bucketd.catalog.index_specs import IndexSpec
 from bucketd.catalog.namespaces import Namespace
 from bucketd.common.errors import CannotIndexParallelArrays, DuplicateKey
 from bucketd.common.values import Document, decode, encode
+from bucketd.kernels import IndexEntryReader
 from bucketd.storage.checked_engine import CheckedEngine
-from bucketd.storage.engine import Engine, Transaction
+from bucketd.storage.engine import Engine, Snapshot, Transaction
 from bucketd.storage.lmdb_engine import LmdbEngine
 from support.bson_values import values
 from support.memory_engine import MemoryEngine
@@ -62,6 +63,30 @@ def here(catalog: Catalog, transaction: Transaction) -> Collection:
     return collection
 
 
+def check_told(snapshot: Snapshot, index: IndexSpec, records: dict[bytes, bytes]) -> None:
+    """What an entry tells of its values are the values of the document, types included."""
+    if index.kind != "btree" or index.collation is not None:
+        return
+    reader = IndexEntryReader(index.paths, index.descending, [True] * len(index.paths))
+    for key, value in documents.entry_scan(snapshot, index):
+        (told,) = reader.documents([(key, types_of_entry(value))])
+        if told is not None:
+            document = decode(records[record_of_entry(value)])
+            assert told == encode(as_indexed(document, index.paths))
+
+
+def as_indexed(document: Document, paths: Sequence[str]) -> Document:
+    """The indexed paths of a document that has all of the dotted ones, in their order."""
+    shown: Document = {}
+    for path in paths:
+        first, _, below = path.partition(".")
+        if below:
+            shown.setdefault(first, {})[below] = document[first][below]
+        elif first in document:
+            shown[first] = document[first]
+    return shown
+
+
 def check(engine: Engine, catalog: Catalog) -> None:
     """Entries are those of the records, no more and no less; counts are the records'."""
     collection = catalog.get(NAMESPACE)
@@ -75,6 +100,7 @@ def check(engine: Engine, catalog: Catalog) -> None:
                 keys = keys_of(index, raw)
                 wanted += [(key if index.unique else key + record_key, record_key) for key in keys]
             assert list(documents.index_scan(snapshot, index)) == sorted(wanted)
+            check_told(snapshot, index, dict(records))
         assert catalog.counts(collection, snapshot) == (len(records), sum(len(raw) for _, raw in records))
 
 
