@@ -6,11 +6,15 @@ from pathlib import Path
 from . import contest, documents, expiry, ingest, pipelines
 from .contender import Bucketd, Contender
 from .harness import Table
+from .peers.clickhouse import ClickHouse
+from .peers.influxdb import InfluxDB
+from .peers.postgres import Postgres
+from .peers.victoria import VictoriaMetrics
 from .queries import QUERIES
 from .tsbs import Scale
 
 SIZES = {"smoke": Scale(hosts=10, hours=1), "default": Scale(hosts=100, hours=12), "large": Scale(hosts=4000, hours=12)}
-CONTENDERS: list[type[Contender]] = [Bucketd]
+CONTENDERS: list[type[Contender]] = [Bucketd, Postgres, ClickHouse, InfluxDB, VictoriaMetrics]
 
 
 def main() -> None:

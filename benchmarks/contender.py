@@ -57,6 +57,10 @@ class Contender(ABC):
         """Whether it can be asked this at all."""
         return True
 
+    def asked(self, query: Query, ask: Ask) -> Ask:
+        """What it is asked instead, where its windows of time are not free."""
+        return ask
+
 
 class Bucketd(Contender):
     """This server."""

@@ -76,7 +76,12 @@ def _median_ms(contender: Contender, query: Query, scale: Scale, values: NDArray
                 raise RuntimeError(f"{contender.name}: two exports differ: {size:,} bytes and {checked:,}")
             checked = size
             continue
-        check(contender.name, query, contender.read(query, fetched), answer(query, ask, scale, values))
+        check(
+            contender.name,
+            query,
+            contender.read(query, fetched),
+            answer(query, contender.asked(query, ask), scale, values),
+        )
         checked = sum(len(part) for part in fetched) if query.kind == "all" else None
     return statistics.median(taken) * 1e3
 

@@ -1,7 +1,7 @@
 """Encoded messages into a server, over several connections at once, timed without the time it takes to make them."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -56,6 +56,27 @@ def load(
         client.close()
     if total.measurements != scale.measurements:
         raise RuntimeError(f"{total.measurements:,} measurements were taken, not {scale.measurements:,}")
+    return total
+
+
+def send_timed(
+    payloads: Iterator[tuple[bytes, int]], senders: Sequence[Callable[[bytes], object]], cpu: Callable[[], float]
+) -> Load:
+    """Payloads (each with its number of measurements) by several senders at once; each waits for its answer."""
+    total = Load(0, 0.0, 0.0)
+
+    def send(sender: Callable[[bytes], object], part: list[tuple[bytes, int]]) -> int:
+        for payload, _ in part:
+            sender(payload)
+        return sum(count for _, count in part)
+
+    with ThreadPoolExecutor(len(senders)) as pool:
+        while made := list(islice(payloads, _MESSAGES_AT_ONCE)):
+            before, started = cpu(), time.perf_counter()
+            parts = [made[number :: len(senders)] for number in range(len(senders))]
+            total.measurements += sum(pool.map(send, senders, parts))
+            total.seconds += time.perf_counter() - started
+            total.cpu += cpu() - before
     return total
 
 

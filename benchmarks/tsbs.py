@@ -143,6 +143,17 @@ def encoded(
         yield waiting
 
 
+def row_batches(
+    scale: Scale, values: NDArray[np.uint8], size: int
+) -> Iterator[tuple[list[int], list[int], list[list[int]]]]:
+    """Times (milliseconds), hosts and metrics of `size` measurements after another, for other protocols than ours."""
+    flat = values.reshape(-1, len(METRICS))
+    for start in range(0, len(flat), size):
+        numbers = np.arange(start, min(start + size, len(flat)))
+        times = START_MS + numbers // scale.hosts * INTERVAL_MS
+        yield times.tolist(), (numbers % scale.hosts).tolist(), flat[numbers].tolist()
+
+
 def _template(scale: Scale) -> tuple[bytes, list[int], dict[str, int]]:
     """The documents of one step after one another, where each begins, and where fields lie (metrics: from the end)."""
     identity = ObjectId(_ENCODED_SECONDS.to_bytes(4, "big") + b"bench" + bytes(3))

@@ -1,0 +1,1 @@
+"""Other databases that take part where they are installed."""
