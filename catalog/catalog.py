@@ -57,13 +57,23 @@ class Catalog:
         self.generation = 0
         """Moves with every change, for whoever remembers plans."""
 
-    def load(self) -> None:
-        """Read what is stored; once, before anything else."""
+    def load(self, on_damage: Callable[[bytes, Exception], None] | None = None) -> None:
+        """Read what is stored; once, before anything else.
+
+        Args:
+            on_damage: is told of an entry that cannot be read, by its key, which is then left out; without it that is raised.
+        """
         with self._engine.snapshot() as snapshot:
-            for _, raw in snapshot.scan("catalog", b"", after(b"\xff")):
-                collection = self._decode(raw)
-                for index in collection.indexes:
-                    load_learned(snapshot, index)
+            for key, raw in snapshot.scan("catalog", b"", after(b"\xff")):
+                try:
+                    collection = self._decode(raw)
+                    for index in collection.indexes:
+                        load_learned(snapshot, index)
+                except Exception as error:  # whatever reading damaged bytes comes to
+                    if on_damage is None:
+                        raise
+                    on_damage(key, error)
+                    continue
                 self._published[collection.namespace] = collection
 
     async def resume(self) -> None:
@@ -300,6 +310,48 @@ class Catalog:
             )
 
         return await self.modify(namespace, finish)
+
+    async def rebuild_index(self, namespace: Namespace, name: str) -> None:
+        """Make an index anew in its place, in one transaction: for the one on `_id`, which nothing can do without.
+
+        Raises:
+            NamespaceNotFound, IndexNotFound
+            DuplicateKey: two documents have a key that a unique index takes once; the index stays as it was.
+        """
+
+        def work(transaction: Transaction) -> dict[Namespace, Collection | None]:
+            collection = self._existing(transaction, namespace)
+            old = collection.index(name)
+            if old is None:
+                raise IndexNotFound(f"index not found with name [{name}]")
+            new = self._number_index(transaction, old)
+            changed = collection.with_changes(
+                indexes=tuple(new if index.name == name else index for index in collection.indexes)
+            )
+            self._forget_index(transaction, old)
+            self._store(transaction, changed)
+            position: bytes | None = None
+            while True:
+                position = documents.fill_index(transaction, changed, new, position, _BUILD_DOCUMENTS)
+                if position is None:
+                    return {namespace: changed}
+
+        await self.change(work)
+        self.sweep()
+
+    async def correct_counts(self, namespace: Namespace) -> None:
+        """Count a collection's documents and their bytes anew.
+
+        Raises:
+            NamespaceNotFound
+        """
+
+        def work(transaction: Transaction) -> dict[Namespace, Collection | None]:
+            collection = self._existing(transaction, namespace)
+            documents.recount(transaction, collection)
+            return {namespace: collection}
+
+        await self.change(work)
 
     async def drop_indexes(self, namespace: Namespace, names: Iterable[str]) -> None:
         """Take indexes away.

@@ -65,6 +65,17 @@ def write_stats(transaction: Transaction, collection: Collection, stats: Stats) 
     transaction.put("meta", stats_key(collection), packed)
 
 
+def recount(transaction: Transaction, collection: Collection) -> None:
+    """Make the counts of a collection anew from its records."""
+    stats = Stats(next_record=read_stats(transaction, collection).next_record)
+    for record_key, raw in scan(transaction, collection):
+        stats.count += 1
+        stats.data_bytes += len(raw)
+        if not collection.clustered:
+            stats.next_record = max(stats.next_record, number_of(record_key) + 1)
+    write_stats(transaction, collection, stats)
+
+
 def stats_key(collection: Collection) -> bytes:
     """Where the counts are kept."""
     return _STATS_PREFIX + number_key(collection.id)
@@ -93,7 +104,7 @@ def insert_many(transaction: Transaction, collection: Collection, raws: Iterable
                 f"{DOCUMENT_BYTES_MAX_INTERNAL}(16MB)"
             )
         if collection.clustered:
-            record_key = _record_key(collection, raw)
+            record_key = clustered_key(collection, raw)
             if len(raw) > RECORD_ID_BYTES_MAX:
                 check_record_id(raw)
             try:
@@ -197,7 +208,7 @@ def fetch(snapshot: Snapshot, collection: Collection, record_key: bytes) -> byte
 def record_key_of_id(snapshot: Snapshot, collection: Collection, identity: Any) -> bytes | None:
     """The record key of the document whose `_id` equals `identity`."""
     wanted = encode({"_id": identity})
-    key = _record_key(collection, wanted)
+    key = clustered_key(collection, wanted)
     if collection.clustered:
         return key
     if not collection.indexes:
@@ -315,7 +326,7 @@ def collated_key_string(index: IndexSpec, values: Document, descending: list[boo
     return bound_string(index, values, descending)
 
 
-def _record_key(collection: Collection, raw: bytes) -> bytes:
+def clustered_key(collection: Collection, raw: bytes) -> bytes:
     """Where a clustered collection keeps the document."""
     return key_of_id(raw) if collection.collation is None else key_of_id(raw, collection.collation.key)
 

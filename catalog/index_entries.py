@@ -55,6 +55,11 @@ def keys_of(index: IndexSpec, raw: bytes) -> list[bytes]:
     return _keys(index, raw)[0]
 
 
+def typed_keys_of(index: IndexSpec, raw: bytes) -> TypedKeys:
+    """The same with the array components of the index's paths, where there are any, and the types of a single key."""
+    return _keys(index, raw)
+
+
 def _keys(index: IndexSpec, raw: bytes) -> TypedKeys:
     state = index.state
     if state.accepts is not None and not state.accepts(raw):
@@ -130,11 +135,9 @@ def types_of_entry(value: bytes) -> bytes:
     return b"" if value[0] else value[RECORD_ID_BYTES:]
 
 
-def record_under(snapshot: Snapshot, index: IndexSpec, key: bytes, record_key: bytes) -> bytes | None:
-    """The record that an index keeps under a key, or under this key for this record where it may keep several."""
-    entry = number_key(index.id) + key
-    stored = snapshot.get("indexes", entry if index.unique else entry + _suffix(record_key))
-    return None if stored is None else record_of_entry(stored)
+def entry_under(index: IndexSpec, key: bytes, record_key: bytes) -> bytes:
+    """Under what an index keeps a record that has a key, without the index's number."""
+    return key if index.unique else key + _suffix(record_key)
 
 
 def remove_entry(transaction: Transaction, index: IndexSpec, key: bytes, record_key: bytes) -> None:

@@ -186,6 +186,10 @@ class CannotBackfillArray(MongoError, number=34):
     """Cannot backfill array."""
 
 
+class FileStreamFailed(MongoError, number=39):
+    """The disk did not read or write as it was told."""
+
+
 class ConflictingUpdateOperators(MongoError, number=40):
     """Conflicting update operators."""
 

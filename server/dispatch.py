@@ -10,6 +10,7 @@ from ..common.errors import (
     BSONObjectTooLarge,
     CommandNotFound,
     DataCorruptionDetected,
+    FileStreamFailed,
     IDLDuplicateField,
     InternalError,
     InvalidBSON,
@@ -28,7 +29,7 @@ from ..kernels import document_shape
 from ..protocol.documents import elements
 from ..protocol.messages import Message
 from ..protocol.replies import success
-from ..storage.errors import Corrupted, StorageError, StoreFull
+from ..storage.errors import Corrupted, DiskFailed, StorageError, StoreFull
 from .commands.base import Command
 from .context import Context, Request
 from .counters import NamespaceUse
@@ -196,6 +197,8 @@ def in_wire_terms(error: StorageError) -> MongoError:
     match error:
         case StoreFull():
             return OutOfDiskSpace(str(error))
+        case DiskFailed():
+            return FileStreamFailed(str(error))
         case Corrupted():
             return DataCorruptionDetected(str(error))
         case _:

@@ -96,6 +96,8 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
         stack.push_async_callback(services.ttl.stop)
         housekeeping = asyncio.get_running_loop().create_task(_housekeeping(services))
         stack.push_async_callback(_stop_task, housekeeping)
+        # What waits for the lock of fsync is finished, or the rest would wait for it.
+        stack.callback(services.write_gate.give_up)
         yield services
 
 

@@ -137,6 +137,10 @@ class CheckedEngine(Engine):
 
         return await self._inner.write(watched)
 
+    async def hold(self) -> Callable[[], None]:
+        """See `Engine.hold`."""
+        return await self._inner.hold()
+
     def size_bytes(self) -> int:
         """See `Engine.size_bytes`."""
         size = self._inner.size_bytes()

@@ -83,6 +83,13 @@ class Engine(ABC):
         """The same for work that can wait: it joins the commit of others, as long as there are any, and asks for none."""
         return await self.write(work)
 
+    @abstractmethod
+    async def hold(self) -> Callable[[], None]:
+        """Wait until all that was queued is durable; from then on writes wait until the returned function is called.
+
+        `close` ends it too. Held twice, it takes two releases.
+        """
+
     def quiet(self) -> bool:
         """Whether nobody has written lately but who can wait."""
         return True

@@ -1,175 +1,107 @@
-"""The store on LMDB: one environment, a named database for each table, growth, and a lock against a second process."""
+"""The store on LMDB: one environment, a named database for each table, growth, and what becomes of a disk that fails."""
 
-import errno
-import fcntl
 import logging
-import os
-import resource
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import lmdb
 
-from .engine import KEY_BYTES_MAX, TABLES, Engine, Snapshot, Transaction
-from .errors import Corrupted, DuplicateKey, FormatTooNew, PathInUse, StorageError, StoreFull
+from . import format
+from .engine import TABLES, Engine, Snapshot, Transaction
+from .environment import in_our_terms, lock_folder, open_environment
+from .errors import DiskFailed, StorageError, StoreFull
+from .lmdb_transactions import LmdbSnapshot, LmdbTransaction
 from .writer import Budget, Work, Writer, run_one
 
 Result = TypeVar("Result")
 
-FORMAT_VERSION: Final = 2
 MAP_BYTES_DEFAULT: Final = 1 << 40
 """Address space, not disk: the file grows with what is written."""
-_MAP_BYTES_MIN: Final = 1 << 28
-_READERS_MAX: Final = 1024
-_FORMAT_KEY: Final = b"format"
-_LOCK_NAME: Final = "bucketd.lock"
-_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_SCARCE_BYTES: Final = 16 << 20
-
-# Without `buffers=True` LMDB hands out copies.
-Pairs = Iterator[tuple[bytes, bytes]]
-Keys = Iterator[bytes]
+MAP_BYTES_MAX: Final = 1 << 46
+"""More address space than this a process has not."""
 
 logger = logging.getLogger(__name__)
-
-
-class LmdbSnapshot(Snapshot):
-    """A read transaction of LMDB."""
-
-    def __init__(self, transaction: "lmdb.Transaction", tables: dict[str, "lmdb._Database"]) -> None:
-        self._transaction = transaction
-        self._tables = tables
-
-    def get(self, table: str, key: bytes) -> bytes | None:
-        """See `Snapshot.get`."""
-        return cast("bytes | None", self._transaction.get(key, db=self._tables[table]))
-
-    def scan(self, table: str, low: bytes, high: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        """See `Snapshot.scan`."""
-        with self._transaction.cursor(db=self._tables[table]) as cursor:
-            if reverse:
-                if not _seek_below(cursor, high):
-                    return
-                for key, value in cast(Pairs, cursor.iterprev(keys=True, values=True)):
-                    if key < low:
-                        return
-                    yield key, value
-            elif cursor.set_range(low):
-                for key, value in cast(Pairs, cursor.iternext(keys=True, values=True)):
-                    if key >= high:
-                        return
-                    yield key, value
-
-    def keys(self, table: str, low: bytes, high: bytes, *, reverse: bool = False) -> Iterator[bytes]:
-        """See `Snapshot.keys`."""
-        with self._transaction.cursor(db=self._tables[table]) as cursor:
-            if reverse:
-                if not _seek_below(cursor, high):
-                    return
-                for key in cast(Keys, cursor.iterprev(keys=True, values=False)):
-                    if key < low:
-                        return
-                    yield key
-            elif cursor.set_range(low):
-                for key in cast(Keys, cursor.iternext(keys=True, values=False)):
-                    if key >= high:
-                        return
-                    yield key
-
-
-def _seek_below(cursor: "lmdb.Cursor", high: bytes) -> bool:
-    """Stand on the last key below `high`; False where there is none."""
-    return bool(cursor.prev() if cursor.set_range(high) else cursor.last())
-
-
-class LmdbTransaction(LmdbSnapshot, Transaction):
-    """A write transaction of LMDB, nested or not."""
-
-    def put(self, table: str, key: bytes, value: bytes) -> None:
-        """See `Transaction.put`."""
-        assert 0 < len(key) <= KEY_BYTES_MAX, len(key)
-        self._transaction.put(key, value, db=self._tables[table])
-
-    def put_many(self, table: str, pairs: list[tuple[bytes, bytes]]) -> None:
-        """See `Transaction.put_many`."""
-        with self._transaction.cursor(db=self._tables[table]) as cursor:
-            cursor.putmulti(pairs)
-
-    def insert(self, table: str, key: bytes, value: bytes) -> None:
-        """See `Transaction.insert`."""
-        assert 0 < len(key) <= KEY_BYTES_MAX, len(key)
-        if not self._transaction.put(key, value, db=self._tables[table], overwrite=False):
-            raise DuplicateKey(f"{table}: {key.hex()}")
-
-    def delete(self, table: str, key: bytes) -> bool:
-        """See `Transaction.delete`."""
-        return bool(self._transaction.delete(key, db=self._tables[table]))
-
-    def delete_range(self, table: str, low: bytes, high: bytes, limit: int) -> int:
-        """See `Transaction.delete_range`."""
-        removed = 0
-        with self._transaction.cursor(db=self._tables[table]) as cursor:
-            found = cursor.set_range(low)
-            while found and removed < limit and bytes(cursor.key()) < high:
-                # Deleting moves the cursor to the next key, and says whether there is one.
-                cursor.delete()
-                removed += 1
-                found = bool(cursor.key())
-        return removed
 
 
 class LmdbEngine(Engine):
     """See `Engine`."""
 
-    def __init__(self, path: Path, *, map_bytes: int = MAP_BYTES_DEFAULT, sync: bool = True) -> None:
-        """Open the store in the folder `path`, made where it is missing.
+    def __init__(
+        self,
+        path: Path,
+        *,
+        map_bytes: int = MAP_BYTES_DEFAULT,
+        map_bytes_max: int = MAP_BYTES_MAX,
+        sync: bool = True,
+    ) -> None:
+        """Open the store in the folder `path`, made where it is missing, upgraded where an older version made it.
 
         Args:
             path: the folder.
             map_bytes: address space to begin with; grown when it is full, halved where the machine has less.
+            map_bytes_max: where growth ends.
             sync: fsync each commit; False only for data that nobody will miss.
 
         Raises:
             PathInUse: another process has the folder open.
-            FormatTooNew: a newer version wrote it.
+            FormatTooNew, FormatTooOld: another version wrote it, with a format that this one does not read.
+            Corrupted: it is damaged, or no store.
             StorageError: it cannot be opened.
         """
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock_folder(path)
+            self._lock = lock_folder(path)
         except OSError as error:
             raise StorageError(f"cannot use the folder {path}: {error}") from error
         self._path = path
-        self._environment = _open_environment(path, map_bytes, sync)
+        self._sync = sync
+        self._map_bytes_max = map_bytes_max
         self._tables: dict[str, lmdb._Database] = {}
         self._snapshots = 0
         self._gate = threading.Condition()
-        self._growing = False
+        self._stopped = False
+        self._failure: StorageError | None = None
+        """Why the environment is closed, where it could not be opened again."""
         try:
-            self._check_format()
+            self._environment = open_environment(path, map_bytes, sync=sync)
+            try:
+                self._open_tables()
+                with self._environment.begin(write=True) as transaction:
+                    had = format.prepare(LmdbTransaction(transaction, self._tables), str(path))
+            except lmdb.Error as error:
+                self._environment.close()
+                raise in_our_terms(error, path, f"cannot open {path}: ") from error
+            except BaseException:
+                self._environment.close()
+                raise
         except BaseException:
-            self._environment.close()
             self._lock.close()
             raise
+        if had is not None and had != format.FORMAT_VERSION:
+            logger.info("the store was upgraded from format %d to %d", had, format.FORMAT_VERSION)
         self.writer = Writer(self)
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
         """See `Engine.snapshot`."""
         with self._gate:
-            while self._growing:
+            while self._stopped:
                 self._gate.wait()
+            if self._failure is not None:
+                raise self._failure
             self._snapshots += 1
         try:
             with self._environment.begin(write=False) as transaction:
                 yield LmdbSnapshot(transaction, self._tables)
+        except lmdb.Error as error:
+            raise in_our_terms(error, self._path) from error
         finally:
             with self._gate:
                 self._snapshots -= 1
-                if self._growing:
+                if self._stopped:
                     self._gate.notify_all()
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
@@ -188,6 +120,10 @@ class LmdbEngine(Engine):
         """The same for a thread without an event loop (start-up, offline tools)."""
         return cast(Result, self.writer.write_blocking(work))
 
+    async def hold(self) -> Callable[[], None]:
+        """See `Engine.hold`."""
+        return await self.writer.hold()
+
     def size_bytes(self) -> int:
         """See `Engine.size_bytes`."""
         return int(self._environment.info()["last_pgno"] + 1) * int(self._environment.stat()["psize"])
@@ -203,8 +139,13 @@ class LmdbEngine(Engine):
 
     def commit_group(self, works: list[Work]) -> None:
         """See `Store.commit_group`: on the writer's thread."""
+        if self._failure is not None:
+            self._reopen()
         rest = works
         while rest:
+            if self._failure is not None:
+                _fail(rest, self._failure)
+                return
             rest = self._commit_some(rest)
 
     def _commit_some(self, works: list[Work]) -> list[Work]:
@@ -221,14 +162,16 @@ class LmdbEngine(Engine):
         except lmdb.MapFullError:
             return self._after_map_full(works)
         except lmdb.Error as error:
-            failure = _in_our_terms(error, self._path)
-            for work in works:
-                work.error = failure
+            failure = in_our_terms(error, self._path)
             logger.error("a commit failed: %s", error)
+            _fail(works, failure)
+            if isinstance(failure, DiskFailed):
+                # LMDB goes no further once it could not write its root; what is on disk is whole, and is opened anew.
+                self._reopen()
             return []
         for work in works[:done]:
             if isinstance(work.error, lmdb.Error):
-                work.error = _in_our_terms(work.error, self._path)
+                work.error = in_our_terms(work.error, self._path)
         return works[done:]
 
     def _run_nested(self, works: list[Work], parent: "lmdb.Transaction") -> int:
@@ -246,101 +189,86 @@ class LmdbEngine(Engine):
 
     def _after_map_full(self, works: list[Work]) -> list[Work]:
         """Double the map and have everything run again; where that cannot be, everybody is told."""
-        size = int(self._environment.info()["map_size"]) * 2
-        with self._gate:
-            self._growing = True
-            while self._snapshots:
-                self._gate.wait()
-        try:
-            self._environment.set_mapsize(size)
-        except (lmdb.Error, MemoryError, OverflowError) as error:
-            failure = StoreFull(f"the map of the store is full and cannot grow: {error}")
-            for work in works:
-                work.error = failure
-            return []
-        finally:
-            with self._gate:
-                self._growing = False
-                self._gate.notify_all()
+        now = int(self._environment.info()["map_size"])
+        size = min(now * 2, self._map_bytes_max)
+        if size <= now:
+            return self._without_room(works, f"the map of the store is full, with the {now} bytes that it may have")
+        with self._nobody_reading():
+            try:
+                self._environment.set_mapsize(size)
+            except (lmdb.Error, MemoryError, OverflowError) as error:
+                return self._without_room(works, f"the map of the store is full and cannot grow: {error}")
         logger.info("the map of the store has grown to %d bytes", size)
         return works
 
-    def _check_format(self) -> None:
+    def _without_room(self, works: list[Work], why: str) -> list[Work]:
+        """Nothing of the group was kept: run each by itself once, since a small one may fit where all did not."""
+        if len(works) == 1:
+            _fail(works, StoreFull(why))
+            return []
+        for work in works:
+            self._commit_alone(work, why)
+        return []
+
+    def _commit_alone(self, work: Work, why: str) -> None:
+        try:
+            with self._environment.begin(write=True) as transaction:
+                if not run_one(work, LmdbTransaction(transaction, self._tables)):
+                    transaction.abort()
+                _raise_if_map_full([work])
+        except lmdb.MapFullError:
+            _fail([work], StoreFull(why))
+        except lmdb.Error as error:
+            _fail([work], in_our_terms(error, self._path))
+        else:
+            if isinstance(work.error, lmdb.Error):
+                work.error = in_our_terms(work.error, self._path)
+
+    @contextmanager
+    def _nobody_reading(self) -> Iterator[None]:
+        """Within the block there is no snapshot; whoever wants one waits."""
+        with self._gate:
+            self._stopped = True
+            while self._snapshots:
+                self._gate.wait()
+        try:
+            yield
+        finally:
+            with self._gate:
+                self._stopped = False
+                self._gate.notify_all()
+
+    def _reopen(self) -> None:
+        """Close the environment and open it again; where that fails, reads and writes are told why until it succeeds."""
+        with self._nobody_reading():
+            if self._failure is None:
+                self._map_bytes = int(self._environment.info()["map_size"])
+                self._environment.close()
+            try:
+                self._environment = open_environment(self._path, self._map_bytes, sync=self._sync)
+                self._open_tables()
+            except lmdb.Error as error:
+                self._environment.close()
+                self._failure = in_our_terms(error, self._path)
+            except StorageError as error:
+                self._failure = error
+            else:
+                self._failure = None
+                logger.warning("the store was opened again after its disk had failed")
+                return
+            logger.error("the store cannot be opened again: %s", self._failure)
+
+    def _open_tables(self) -> None:
         for table in TABLES:
             self._tables[table] = self._environment.open_db(table.encode())
-        with self._environment.begin(write=True) as transaction:
-            stored = transaction.get(_FORMAT_KEY, db=self._tables["meta"])
-            if stored is None:
-                transaction.put(_FORMAT_KEY, str(FORMAT_VERSION).encode(), db=self._tables["meta"])
-            elif not stored.isdigit():
-                raise Corrupted(f"{self._path}: the format record is damaged")
-            elif int(stored) > FORMAT_VERSION:
-                raise FormatTooNew(f"{self._path} has format {int(stored)}; this version reads up to {FORMAT_VERSION}")
-            elif int(stored) < FORMAT_VERSION:
-                # What older versions wrote is read as it is, but they could not read what is written from now on.
-                transaction.put(_FORMAT_KEY, str(FORMAT_VERSION).encode(), db=self._tables["meta"])
 
 
-def _lock_folder(path: Path) -> IO[str]:
-    """Hold the folder's lock file as long as the returned file is open."""
-    lock = open(path / _LOCK_NAME, "a+")  # noqa: SIM115 - held until the engine is closed
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.seek(0)
-        holder = lock.read().strip()
-        lock.close()
-        raise PathInUse(f"{path} is in use by another process (pid {holder or 'unknown'})") from error
-    lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
-    return lock
-
-
-def _open_environment(path: Path, map_bytes: int, sync: bool) -> "lmdb.Environment":
-    """Open LMDB with as much address space as asked for, or as the machine gives."""
-    while True:
-        try:
-            return lmdb.open(
-                str(path),
-                map_size=map_bytes,
-                max_dbs=len(TABLES),
-                max_readers=_READERS_MAX,
-                sync=sync,
-                metasync=sync,
-                readahead=False,
-                meminit=False,
-                max_spare_txns=8,
-            )
-        except (lmdb.Error, MemoryError) as error:
-            scarce = isinstance(error, MemoryError) or "annot allocate memory" in str(error)
-            if not scarce or map_bytes // 2 < _MAP_BYTES_MIN:
-                raise StorageError(f"cannot open {path}: {error}") from error
-            map_bytes //= 2
+def _fail(works: list[Work], failure: StorageError) -> None:
+    for work in works:
+        work.result, work.error = None, failure
 
 
 def _raise_if_map_full(works: list[Work]) -> None:
     for work in works:
         if isinstance(work.error, lmdb.MapFullError):
             raise work.error
-
-
-def _in_our_terms(error: "lmdb.Error", path: Path) -> StorageError:
-    """LMDB's failure as one of this folder's."""
-    text = str(error)
-    if isinstance(error, lmdb.MapFullError) or any(os.strerror(number) in text for number in _NO_ROOM):
-        return StoreFull(f"no room left: {text}")
-    if os.strerror(errno.EIO) in text and _disk_is_full(path):
-        return StoreFull(f"no room left: {text}")
-    if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError | lmdb.InvalidError | lmdb.PanicError):
-        return Corrupted(text)
-    return StorageError(text)
-
-
-def _disk_is_full(path: Path) -> bool:
-    """Whether a write may have ended early for want of room: LMDB tells a short write as an input/output error."""
-    disk = os.statvfs(path)
-    if disk.f_bavail * disk.f_frsize < _SCARCE_BYTES:
-        return True
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    return limit != resource.RLIM_INFINITY and (path / "data.mdb").stat().st_size > limit - _SCARCE_BYTES

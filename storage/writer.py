@@ -39,6 +39,15 @@ class Work:
     error: BaseException | None = None
 
 
+@dataclass(slots=True)
+class Hold:
+    """A stop among the works: what came before it is durable, what comes after it waits until it is released."""
+
+    reached: "asyncio.Future[None]"
+    loop: asyncio.AbstractEventLoop
+    released: threading.Event
+
+
 class Store(Protocol):
     """What the writer asks of the engine it writes for."""
 
@@ -51,7 +60,8 @@ class Writer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Work | Hold | None] = queue.SimpleQueue()
+        self._holding: set[threading.Event] = set()
         self._patient: list[Work] = []
         self._last_write = float("-inf")
         self._closed = False
@@ -111,10 +121,26 @@ class Writer:
             raise work.error
         return work.result
 
+    async def hold(self) -> Callable[[], None]:
+        """Wait until what is queued is durable, and commit nothing more until the returned function is called."""
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        hold = Hold(loop.create_future(), loop, threading.Event())
+        self._holding.add(hold.released)
+        self._queue.put(hold)
+        try:
+            await hold.reached
+        except BaseException:
+            hold.released.set()
+            raise
+        return hold.released.set
+
     def close(self) -> None:
-        """Finish what is queued and end the thread."""
+        """Finish what is queued, held or not, and end the thread."""
         if not self._closed:
             self._closed = True
+            for released in list(self._holding):
+                released.set()
             self._queue.put(None)
             self._thread.join()
 
@@ -125,28 +151,45 @@ class Writer:
     def _run(self) -> None:
         while True:
             first = self._queue.get()
-            if first is None:
-                return
-            works = [first]
-            last = self._take_queued(works)
-            self._store.commit_group(works)
-            self.commits += 1
-            self.works += len(works)
-            _wake(works)
-            if last:
+            if isinstance(first, Work):
+                works = [first]
+                then = self._take_queued(works)
+                self._store.commit_group(works)
+                self.commits += 1
+                self.works += len(works)
+                _wake(works)
+            else:
+                then = first
+            if isinstance(then, Hold):
+                _stand_still(then)
+                self._holding.discard(then.released)
+            elif then is None:
                 return
 
-    def _take_queued(self, works: list[Work]) -> bool:
-        """Add what is queued at this moment; True where the end of the queue was among it."""
+    def _take_queued(self, works: list[Work]) -> "Work | Hold | None":
+        """Add what is queued at this moment; returns the last of it, or what stands behind it and is no work."""
         while len(works) < GROUP_WORKS_MAX:
             try:
                 work = self._queue.get_nowait()
             except queue.Empty:
-                return False
-            if work is None:
-                return True
+                break
+            if not isinstance(work, Work):
+                return work
             works.append(work)
-        return False
+        return works[-1]
+
+
+def _stand_still(hold: Hold) -> None:
+    def tell() -> None:
+        if not hold.reached.done():
+            hold.reached.set_result(None)
+
+    try:
+        hold.loop.call_soon_threadsafe(tell)
+    except RuntimeError:
+        # Its event loop is closed: nobody is left who could release it.
+        return
+    hold.released.wait()
 
 
 def _wake(works: list[Work]) -> None:

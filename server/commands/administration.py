@@ -42,7 +42,7 @@ class Fsync(Command):
             return {"numFiles": 1}
         return {
             "info": "now locked against writes, use db.fsyncUnlock() to unlock",
-            "lockCount": Int64(context.services.write_gate.lock()),
+            "lockCount": Int64(await context.services.write_gate.lock(context.services.engine)),
             "seeAlso": "https://dochub.mongodb.org/core/fsynccommand",
         }
 

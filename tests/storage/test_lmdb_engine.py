@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bucketd.storage.engine import Transaction
-from bucketd.storage.errors import DuplicateKey, PathInUse, StorageError
+from bucketd.storage.errors import DuplicateKey, PathInUse, StorageError, StoreFull
 from bucketd.storage.lmdb_engine import LmdbEngine
 
 
@@ -122,3 +122,52 @@ async def test_a_waiter_that_gives_up_does_not_disturb_others(engine: LmdbEngine
     assert await engine.write(put((b"j", b""))) == 1
     with pytest.raises(asyncio.CancelledError):
         await impatient
+
+
+async def test_while_it_is_held_nothing_is_written(engine: LmdbEngine) -> None:
+    first = asyncio.create_task(engine.write(put((b"before", b""))))
+    await asyncio.sleep(0)
+    release = await engine.hold()
+    assert first.done() or await first
+    commits = engine.writer.commits
+    waiting = [asyncio.create_task(engine.write(put((str(number).encode(), b"")))) for number in range(3)]
+    again = asyncio.create_task(engine.hold())
+    await asyncio.sleep(0)
+    with engine.snapshot() as snapshot:
+        assert list(snapshot.keys("records", b"", b"\xff")) == [b"before"]
+    assert engine.writer.commits == commits
+    release()
+    assert await asyncio.gather(*waiting) == [1, 1, 1]
+    (await again)()
+    assert await engine.write(put((b"after", b""))) == 1
+
+
+async def test_closing_finishes_what_was_held(tmp_path: Path) -> None:
+    engine = LmdbEngine(tmp_path)
+    await engine.hold()
+    waiting = asyncio.create_task(engine.write(put((b"held", b""))))
+    await asyncio.sleep(0)
+    await asyncio.to_thread(engine.close)
+    assert await waiting == 1
+    engine = LmdbEngine(tmp_path)
+    with engine.snapshot() as snapshot:
+        assert snapshot.get("records", b"held") == b""
+    engine.close()
+
+
+async def test_a_map_at_its_bound_takes_what_fits_and_goes_on(tmp_path: Path) -> None:
+    engine = LmdbEngine(tmp_path, map_bytes=1 << 20, map_bytes_max=2 << 20)
+    large = put((b"large", bytes(4 << 20)))
+    with pytest.raises(StoreFull, match="the map of the store is full"):
+        await engine.write(large)
+    outcome = await asyncio.gather(
+        engine.write(put((b"a", b"1"))), engine.write(large), engine.write(put((b"b", b"2"))), return_exceptions=True
+    )
+    assert (outcome[0], outcome[2]) == (1, 1)
+    assert isinstance(outcome[1], StoreFull)
+    with engine.snapshot() as snapshot:
+        assert list(snapshot.keys("records", b"", b"\xff")) == [b"a", b"b"]
+    engine.close()
+    engine = LmdbEngine(tmp_path, map_bytes=1 << 20)
+    assert await engine.write(large) == 1
+    engine.close()

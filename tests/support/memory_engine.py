@@ -68,6 +68,9 @@ class MemoryEngine(Engine):
         self._tables = copy
         return result
 
+    async def hold(self) -> Callable[[], None]:
+        raise NotImplementedError
+
     def size_bytes(self) -> int:
         return sum(len(key) + len(value) for pairs in self._tables.values() for key, value in pairs.items())
 
