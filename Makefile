@@ -63,6 +63,10 @@ bench: $(VENV)/test-ready ## benchmarks: a table of medians (ARGS='--size smoke'
 	$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python -m benchmarks $(ARGS)
 
+profile: $(VENV)/test-ready ## where the server's time goes during ingest and queries (ARGS='--size smoke --query lastpoint')
+	$(BIN)/python -m pip install --quiet --group bench
+	$(BIN)/python -m benchmarks --profile $(ARGS)
+
 image: ## the container image, where a container engine is at hand
 	docker build --file docker/Dockerfile --tag bucketd .
 

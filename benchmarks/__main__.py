@@ -3,18 +3,19 @@
 import argparse
 from pathlib import Path
 
-from . import contest, documents, expiry, ingest, pipelines
+from . import contest, documents, expiry, growth, ingest, iot, pipelines, profile
 from .contender import Bucketd, Contender
 from .harness import Table
 from .peers.clickhouse import ClickHouse
 from .peers.influxdb import InfluxDB
+from .peers.mongomock_peer import Mongomock
 from .peers.postgres import Postgres
 from .peers.victoria import VictoriaMetrics
 from .queries import QUERIES
 from .tsbs import Scale
 
 SIZES = {"smoke": Scale(hosts=10, hours=1), "default": Scale(hosts=100, hours=12), "large": Scale(hosts=4000, hours=12)}
-CONTENDERS: list[type[Contender]] = [Bucketd, Postgres, ClickHouse, InfluxDB, VictoriaMetrics]
+CONTENDERS: list[type[Contender]] = [Bucketd, Postgres, ClickHouse, InfluxDB, VictoriaMetrics, Mongomock]
 
 
 def main() -> None:
@@ -24,6 +25,8 @@ def main() -> None:
     runs = {
         "start": lambda: ingest.start_up(table, 2 if smoke else 5),
         "queries": lambda: contest.queries(table, scale, contenders, asked, smoke),
+        "growth": lambda: growth.growth(table, scale),
+        "iot": lambda: iot.iot(table, *((10, 1) if smoke else ())),
         "pymongo": lambda: ingest.pymongo_batches(table, scale if smoke else Scale(100, 3)),
         "raw": lambda: ingest.raw_load(table, scale),
         "raw4": lambda: ingest.raw_load(table, scale, connections=4),
@@ -36,6 +39,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=runs, default=list(runs), help="which benchmarks")
     parser.add_argument("--query", nargs="+", choices=QUERIES, default=list(QUERIES), help="which of the queries")
     parser.add_argument("--peer", nargs="*", help="beside which peers (default: all that are installed)")
+    parser.add_argument("--profile", action="store_true", help="show where the server's time goes, and nothing else")
     parser.add_argument("--json", type=Path, help="a file for the results")
     chosen = parser.parse_args()
     scale = SIZES[chosen.size]
@@ -46,6 +50,9 @@ def main() -> None:
         for contender in CONTENDERS
         if contender is Bucketd or chosen.peer is None or contender.name in chosen.peer
     ]
+    if chosen.profile:
+        profile.profile(scale, asked)
+        return
     table = Table()
     table.add("data", f"{scale.measurements:,}", f"measurements: {scale.hosts} hosts x {scale.hours:g} h, 10 metrics")
     for name in chosen.only:

@@ -29,6 +29,11 @@ class Contender(ABC):
     def missing(cls) -> str | None:
         """What it lacks to run here; None where it is installed."""
 
+    @classmethod
+    def refuses(cls, scale: Scale) -> str | None:
+        """Why it does not take part with so much data; None where it does."""
+        return None
+
     @abstractmethod
     def start(self) -> None:
         """Start a server of its own with empty storage."""
@@ -67,8 +72,9 @@ class Bucketd(Contender):
 
     name = "bucketd"
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, module: str = "bucketd.server") -> None:
         self._options = options
+        self._module = module
         self._stack = ExitStack()
         self.server: Server
 
@@ -79,7 +85,7 @@ class Bucketd(Contender):
 
     def start(self) -> None:
         """See `Contender.start`."""
-        self.server = self._stack.enter_context(running_server(*self._options))
+        self.server = self._stack.enter_context(running_server(*self._options, module=self._module))
         create(self.server, "cpu", {"tags.hostname": 1, "time": 1})
         self._empty = disk_bytes(self.server.dbpath)
         client = self._stack.enter_context(self.server.client())

@@ -41,7 +41,11 @@ def queries(
     for contender in contenders:
         lacks = contender.missing()
         if lacks is not None:
-            table.add(f"{contender.name}", "not installed", lacks)
+            table.add(contender.name, "not installed", lacks)
+            continue
+        refusal = contender.refuses(scale)
+        if refusal is not None:
+            table.add(contender.name, "not asked", refusal)
             continue
         results[contender.name] = _run(contender(), scale, values, asked, smoke)
     _add_rows(table, scale, results, asked)
@@ -71,7 +75,7 @@ def _median_ms(contender: Contender, query: Query, scale: Scale, values: NDArray
         fetched = contender.fetch(query, ask)
         taken.append(time.perf_counter() - started)
         if query.kind == "all" and (checked is not None or scale.measurements > EXPORT_CHECKED):
-            size = sum(len(part) for part in fetched)
+            size = _size(fetched)
             if checked is not None and checked != size:
                 raise RuntimeError(f"{contender.name}: two exports differ: {size:,} bytes and {checked:,}")
             checked = size
@@ -82,8 +86,12 @@ def _median_ms(contender: Contender, query: Query, scale: Scale, values: NDArray
             contender.read(query, fetched),
             answer(query, contender.asked(query, ask), scale, values),
         )
-        checked = sum(len(part) for part in fetched) if query.kind == "all" else None
+        checked = _size(fetched) if query.kind == "all" else None
     return statistics.median(taken) * 1e3
+
+
+def _size(fetched: list[Any]) -> int:
+    return sum(len(part) for part in fetched)
 
 
 def _add_rows(table: Table, scale: Scale, results: dict[str, Result], asked: list[Query]) -> None:
@@ -99,7 +107,8 @@ def _add_rows(table: Table, scale: Scale, results: dict[str, Result], asked: lis
             value=load.measurements / load.seconds,
         )
         per_value = result.stored / scale.measurements / len(METRICS)
-        table.add(f"{name}: bytes per value", f"{per_value:.3f}", "files with indexes", value=per_value)
+        if result.stored:
+            table.add(f"{name}: bytes per value", f"{per_value:.3f}", "files with indexes", value=per_value)
     for query in asked:
         median = own.medians[query.name]
         table.add(

@@ -45,21 +45,36 @@ class Server:
 
 
 @contextmanager
-def running_server(*options: str) -> Iterator[Server]:
-    """A server on a free port with an empty folder, stopped at the end."""
+def running_server(
+    *options: str, module: str = "bucketd.server", environment: dict[str, str] | None = None
+) -> Iterator[Server]:
+    """A server on a free port with an empty folder, stopped at the end.
+
+    Args:
+        module: what is run in its place.
+        environment: variables that it gets beside ours.
+    """
     with tempfile.TemporaryDirectory(prefix="bucketd-bench-") as folder:
-        command = [sys.executable, "-m", "bucketd.server", "--port", "0", "--dbpath", folder, *options]
+        command = [sys.executable, "-m", module, "--port", "0", "--dbpath", folder, *options]
         started = time.perf_counter()
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        child = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
         assert child.stdout is not None
         port = None
+        said = []
         for line in child.stdout:
+            said.append(line)
             if "Waiting for connections" in line:
                 port = int(json.loads(line)["attr"]["port"])
                 break
         ready = time.perf_counter() - started
         if port is None:
-            raise RuntimeError(f"the server did not start: exit code {child.wait()}")
+            raise RuntimeError(f"the server did not start: exit code {child.wait()}, {''.join(said)[-2000:]}")
         try:
             yield Server(port, psutil.Process(child.pid), ready, Path(folder))
         finally:
