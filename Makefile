@@ -10,7 +10,7 @@ DBPATH ?= data/db
 KERNEL_SOURCES := kernels/Cargo.toml $(wildcard kernels/Cargo.lock) $(shell find kernels/src -name '*.rs' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help prerequisites init run test test-all lint format types bench profile image clean
+.PHONY: help prerequisites init run test test-nightly lint format types bench profile image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -46,6 +46,9 @@ run: $(VENV)/run-ready ## set up and start the server on port 27017 (ARGS='--por
 test: $(VENV)/test-ready ## set up and run the tests (TEST_ARGS='-k name' for a part)
 	cd kernels && cargo test --quiet --no-default-features
 	$(BIN)/python -m pytest $(TEST_ARGS)
+
+test-nightly: $(VENV)/test-ready ## the long forms: more kills, longer fuzzing (prints figures; BUCKETD_TEST_KILLS=120)
+	$(BIN)/python -m pytest -m nightly -s $(TEST_ARGS)
 
 lint: $(VENV)/lint-ready ## ruff, mypy, import rules, clippy, rustfmt
 	$(BIN)/ruff check .

@@ -90,7 +90,7 @@ class Catalog:
 
     def collection_in(self, transaction: Transaction, namespace: Namespace) -> Collection | None:
         """The same as a write closure has to see it: with every change that ran before."""
-        raw = transaction.get("catalog", _entry_key(namespace))
+        raw = transaction.get("catalog", entry_key(namespace))
         return None if raw is None else self._decode(raw)
 
     def list_databases(self) -> list[str]:
@@ -212,7 +212,7 @@ class Catalog:
                     if not drop_target:
                         raise NamespaceExists("target namespace exists")
                     self.forget(transaction, taken)
-                transaction.delete("catalog", _entry_key(source))
+                transaction.delete("catalog", entry_key(source))
                 moved = collection.with_changes(namespace=target)
                 self._store(transaction, moved)
                 changes |= {source: None, target: moved}
@@ -521,12 +521,12 @@ class Catalog:
 
     def _store(self, transaction: Transaction, collection: Collection) -> None:
         raw = encode(collection.to_document())
-        transaction.put("catalog", _entry_key(collection.namespace), raw)
+        transaction.put("catalog", entry_key(collection.namespace), raw)
         self._remember(raw, collection)
 
     def forget(self, transaction: Transaction, collection: Collection) -> None:
         """Within a change: take a collection away; what lies behind it is garbage for `sweep`."""
-        transaction.delete("catalog", _entry_key(collection.namespace))
+        transaction.delete("catalog", entry_key(collection.namespace))
         if collection.kind == "collection":
             note_garbage(transaction, collection.id, "records")
             transaction.delete("meta", documents.stats_key(collection))
@@ -560,5 +560,6 @@ class Catalog:
             more = await self._engine.write(sweep_slice)
 
 
-def _entry_key(namespace: Namespace) -> bytes:
+def entry_key(namespace: Namespace) -> bytes:
+    """Under what the catalog keeps a collection."""
     return f"{namespace.database}\0{namespace.collection}".encode()

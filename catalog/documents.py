@@ -41,7 +41,7 @@ Rewrite = tuple[bytes, bytes, bytes, Entries | None]
 """Record key, document as it is stored, document as it will be, and the entries of the first where they are known."""
 
 _STATS: Final = struct.Struct(">QQQ")
-_STATS_PREFIX: Final = b"stats"
+STATS_PREFIX: Final = b"stats"
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ def recount(transaction: Transaction, collection: Collection) -> None:
 
 def stats_key(collection: Collection) -> bytes:
     """Where the counts are kept."""
-    return _STATS_PREFIX + number_key(collection.id)
+    return STATS_PREFIX + number_key(collection.id)
 
 
 def insert(transaction: Transaction, collection: Collection, raw: bytes) -> bytes:

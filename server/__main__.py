@@ -14,6 +14,7 @@ import click
 from ..common.config import SETTINGS, Config, ConfigError, config_from
 from ..common.limits import SERVER_VERSION
 from ..storage.errors import StorageError
+from .tools import WithSubcommands
 from .version import package_version
 
 if TYPE_CHECKING:
@@ -107,7 +108,12 @@ def _default_text(default: Any) -> str:
     return ",".join(default) if isinstance(default, tuple) else str(default)
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=WithSubcommands,
+    invoke_without_command=True,
+    subcommand_metavar="[COMMAND ...]",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.option("-f", "--config", "config_path", metavar="FILE", help="File of settings, in YAML with mongod's names.")
 @_with_options
 @click.option("-v", "more_verbose", count=True, help="Log more; the more v, the more.")
@@ -119,8 +125,11 @@ def _default_text(default: Any) -> str:
     callback=_print_version,
     help="Print the version and exit.",
 )
-def main(config_path: str | None, more_verbose: int, **flags: Any) -> None:
-    """Serve time-series collections, and ordinary ones, to clients of MongoDB."""
+@click.pass_context
+def main(context: click.Context, /, config_path: str | None, more_verbose: int, **flags: Any) -> None:
+    """Serve time-series collections, and ordinary ones, to clients of MongoDB; or run a COMMAND beside a server."""
+    if context.invoked_subcommand is not None:
+        return
     try:
         if more_verbose and flags.get("verbosity") is None:
             flags["verbosity"] = min(more_verbose, 5)

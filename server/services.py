@@ -147,7 +147,7 @@ def _open_data(services: Services, stack: AsyncExitStack) -> None:
     if version is not None:
         services.parameters.fill("featureCompatibilityVersion", decode(version))
     services.cluster_parameters = ClusterParameters(services.engine)
-    services.catalog = Catalog(services.engine, partial_compiler=_partial_filter)
+    services.catalog = Catalog(services.engine, partial_compiler=partial_filter)
     services.catalog.load()
     stack.push_async_callback(services.catalog.close)
     services.users = UserStore(services.engine, services.catalog)
@@ -155,7 +155,7 @@ def _open_data(services: Services, stack: AsyncExitStack) -> None:
         services.authorize = check
 
 
-def _partial_filter(expression: Document, collation: Collation | None) -> Callable[[bytes], bool]:
+def partial_filter(expression: Document, collation: Collation | None) -> Callable[[bytes], bool]:
     """Whether a raw document belongs into an index with this filter."""
     # The query language is loaded with the first index that needs it.
     from ..query.match.parse import parse_filter

@@ -1,7 +1,6 @@
 """`validate` and `reIndex`: whether a collection is whole, and its indexes made anew."""
 
 import asyncio
-from collections.abc import Iterable
 from typing import Any
 
 from bson import Binary, Decimal128
@@ -18,6 +17,7 @@ from ...common.errors import (
 from ...common.values import Document
 from ...storage.engine import Engine
 from ..context import Context, Request, Services
+from ..repairs import rebuild_indexes, repair_collection
 from .arguments import Fields
 from .base import Command
 
@@ -78,32 +78,6 @@ def _is_true(value: Any) -> bool:
     if isinstance(value, bool | int | float) or value is None:
         return bool(value)
     return True
-
-
-async def repair_collection(catalog: Catalog, found: CollectionCheck) -> None:
-    """Make broken indexes anew, and wrong counts.
-
-    Raises:
-        DuplicateKey: as `rebuild_indexes`.
-    """
-    await rebuild_indexes(catalog, found.collection, sorted(found.broken_indexes))
-    if found.counts_are_wrong:
-        await catalog.correct_counts(found.collection.namespace)
-
-
-async def rebuild_indexes(catalog: Catalog, collection: Collection, names: Iterable[str]) -> None:
-    """Make indexes anew from the documents; one after another, so that most of them can be used meanwhile.
-
-    Raises:
-        DuplicateKey: two documents have a key that a unique index takes once.
-    """
-    for name in names:
-        index = collection.index(name)
-        if index is not None and index.is_id:
-            await catalog.rebuild_index(collection.namespace, name)
-        elif index is not None:
-            await catalog.drop_indexes(collection.namespace, [name])
-            await catalog.create_indexes(collection.namespace, [index.with_changes(id=0)])
 
 
 class ReIndex(Command):

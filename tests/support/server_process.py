@@ -1,5 +1,6 @@
 """A real server in a process of its own, on a free port, with its data in a folder of the test."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -12,6 +13,16 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 _STOP_SECONDS = 20
+
+
+def server_environment() -> dict[str, str]:
+    """Variables for a process that imports bucketd from this checkout, without settings of ours."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("BUCKETD_")}
+    if (ROOT / ".typing").is_dir():
+        # A checkout that is not installed is importable through this link.
+        known = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = str(ROOT / ".typing") + (os.pathsep + known if known else "")
+    return environment
 
 
 class ServerProcess:
@@ -37,20 +48,8 @@ class ServerProcess:
 
     def start(self) -> None:
         """Return once the server says that it waits for connections."""
-        command = [sys.executable, "-m", "bucketd.server", "--port", str(self.port), "--dbpath", str(self.dbpath)]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("BUCKETD_")}
-        environment |= self._environment
-        if (ROOT / ".typing").is_dir():
-            # A checkout that is not installed is importable through this link.
-            known = environment.get("PYTHONPATH")
-            environment["PYTHONPATH"] = str(ROOT / ".typing") + (os.pathsep + known if known else "")
-        self._child = subprocess.Popen(
-            [*command, *self.options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=environment,
-        )
+        self._spawn()
+        assert self._child is not None
         assert self._child.stdout is not None
         for line in self._child.stdout:
             self.lines.append(line)
@@ -62,6 +61,27 @@ class ServerProcess:
             raise AssertionError(f"the server did not start ({self._child.wait()}):\n" + "".join(self.lines))
         self._drain = threading.Thread(target=self._read, args=(self._child.stdout,), daemon=True)
         self._drain.start()
+
+    def start_and_kill(self, seconds: float) -> None:
+        """Start it, and end it as a power cut does while it is starting."""
+        self._spawn()
+        assert self._child is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._child.wait(seconds)
+            raise AssertionError(f"the server did not start ({code})")
+        self._drain = None
+        self._end(SIGKILL)
+
+    def _spawn(self) -> None:
+        command = [sys.executable, "-m", "bucketd.server", "--port", str(self.port), "--dbpath", str(self.dbpath)]
+        environment = server_environment() | self._environment
+        self._child = subprocess.Popen(
+            [*command, *self.options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+        )
 
     def stop(self) -> int:
         """End it as an operator does; returns the exit code."""
