@@ -7,7 +7,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -75,12 +77,16 @@ def running_server(
         ready = time.perf_counter() - started
         if port is None:
             raise RuntimeError(f"the server did not start: exit code {child.wait()}, {''.join(said)[-2000:]}")
+        # What it says is read, and forgotten, lest it wait for a reader.
+        drain = threading.Thread(target=deque, args=(child.stdout, 0), daemon=True)
+        drain.start()
         try:
             yield Server(port, psutil.Process(child.pid), ready, Path(folder))
         finally:
             child.terminate()
-            child.stdout.read()
             child.wait(timeout=60)
+            drain.join()
+            child.stdout.close()
 
 
 def insert_message(request_id: int, database: str, collection: str, raws: list[bytes]) -> bytes:
