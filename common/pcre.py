@@ -180,10 +180,10 @@ def searcher(pattern: str, options: str = "") -> Callable[[str], bool]:
     return matches
 
 
-def literal_prefix(pattern: str, options: str = "") -> str:
-    """What every matching string begins with; empty when nothing is known."""
+def literal_prefix(pattern: str, options: str = "") -> tuple[str, bool]:
+    """What every matching string begins with, empty when nothing is known; and whether every string that does matches."""
     if set(options) & set("imx") or not pattern.startswith("^") or "|" in pattern:
-        return ""
+        return "", False
     prefix = ""
     at = 1
     while at < len(pattern):
@@ -192,13 +192,13 @@ def literal_prefix(pattern: str, options: str = "") -> str:
         if char == "\\" and at + 1 < len(pattern) and not pattern[at + 1].isalnum():
             char, step = pattern[at + 1], 2
         elif char in "\\.[](){}*+?^$":
-            break
+            return prefix, False
         following = pattern[at + step : at + step + 1]
         if following in ("*", "?", "{"):
-            break
+            return prefix, False
         prefix += char
         at += step
-    return prefix
+    return prefix, bool(prefix)
 
 
 def _literal(pattern: str) -> str | None:

@@ -47,8 +47,8 @@ class RegexMatch(PathNode):
             flags |= _PYTHON_FLAGS.get(letter, 0)
         return Regex(self.pattern, flags)
 
-    def literal_prefix(self) -> str:
-        """What every matching string begins with, as far as the pattern tells; narrows the keys to scan."""
+    def literal_prefix(self) -> tuple[str, bool]:
+        """What every matching string begins with, as far as the pattern tells, and whether all that do so match."""
         return literal_prefix(self.pattern, self.flags)
 
     def condition(self) -> Document:

@@ -19,6 +19,8 @@ class Batch(ABC):
     metadata: list[Metadata] | None = None
     record_keys: list[bytes] | None = None
     """Where the rows are stored, as long as they are documents of a collection."""
+    unused: int = 0
+    """Rows at the end that nobody looked at, told to the scan that read them when it goes on or ends."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -86,12 +88,23 @@ class RowBatch(Batch):
             record_keys=None if self.record_keys is None else [self.record_keys[i] for i in positions],
         )
 
+    @staticmethod
+    def joined(batches: "Sequence[RowBatch]") -> "RowBatch":
+        """The rows of several batches one after the other, none of which has metadata."""
+        decoded = bool(batches) and all(batch.decoded for batch in batches)
+        return RowBatch(
+            raws=[raw for batch in batches for raw in batch.raws()],
+            documents=[document for batch in batches for document in batch.documents()] if decoded else None,
+            record_keys=[key for batch in batches for key in batch.record_keys or ()],
+        )
+
 
 class RecordKeyBatch(Batch):
-    """Rows of an index that have not been fetched: where they are stored, and nothing else."""
+    """Rows of an index that have not been fetched: where they are stored and, for whoever merges, their entries' keys."""
 
-    def __init__(self, record_keys: list[bytes]) -> None:
+    def __init__(self, record_keys: list[bytes], entry_keys: list[bytes] | None = None) -> None:
         self.record_keys: list[bytes] = record_keys
+        self.entry_keys = entry_keys
 
     def __len__(self) -> int:
         return len(self.record_keys)
@@ -106,4 +119,7 @@ class RecordKeyBatch(Batch):
 
     def select(self, positions: Sequence[int]) -> "RecordKeyBatch":
         """See `Batch.select`."""
-        return RecordKeyBatch([self.record_keys[i] for i in positions])
+        keys = self.entry_keys
+        return RecordKeyBatch(
+            [self.record_keys[i] for i in positions], None if keys is None else [keys[i] for i in positions]
+        )

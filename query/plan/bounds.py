@@ -169,7 +169,7 @@ class BoundsMaker:
             if not bounds.unbounded:
                 bounded_arrays |= arrays
             fields.append(bounds)
-        return self._combine(fields)
+        return combined(self.shape, fields)
 
     def field_bounds(self, position: int, path: str, predicates: Sequence[MatchNode], *, multikey: bool) -> FieldBounds:
         """Bounds of one field of the key."""
@@ -293,13 +293,13 @@ class BoundsMaker:
             if made is None:
                 return None
             intervals += made[0]
-            exact = False
+            exact = exact and made[1]
         return _sorted(intervals), exact
 
     def _regex(self, predicate: RegexMatch) -> tuple[list[Interval], bool] | None:
         if not self._same_collation or self.index.collation is not None:
             return None
-        prefix = predicate.literal_prefix()
+        prefix, whole = predicate.literal_prefix()
         regex_text = f"[{value_text(predicate.regex)}, {value_text(predicate.regex)}]"
         own = self._key(predicate.regex)
         if prefix:
@@ -312,7 +312,8 @@ class BoundsMaker:
             low, _, _, _ = self._bracket("")
             strings = Interval(low, low, True, True, '["", {})', '({}, ""]')
             strings = Interval(low, after(low), True, False, strings.text, strings.reversed_text)
-        return [strings, Interval(own, own, True, True, regex_text, regex_text)], False
+        exact = whole and len(prefix) * 4 <= EXACT_BYTES_MAX
+        return [strings, Interval(own, own, True, True, regex_text, regex_text)], exact
 
     def _key(self, value: Any) -> bytes:
         return collated_key_string(self.index, {"": value}, [False])
@@ -329,38 +330,37 @@ class BoundsMaker:
         low_text, high_text = _BRACKET_TEXTS.get(kind, ("[MinKey", "MaxKey]"))
         return first, first, low_text, high_text
 
-    def _combine(self, fields: list[FieldBounds]) -> IndexBounds:
-        """Put the fields' intervals one behind the other, as far as the order of the index allows."""
-        prefixes: list[bytes] = [b""]
-        ranges: list[tuple[bytes, bytes]] | None = None
-        covered: list[MatchNode] = []
-        points = 0
-        exact = True
-        for bounds, descending in zip(fields, self.shape.descending, strict=True):
-            if bounds.unbounded:
-                break
-            covered += bounds.covered
-            parts = [interval.range(descending) for interval in bounds.intervals]
-            if bounds.points and len(prefixes) * len(parts) <= RANGES_MAX:
-                if len(prefixes) == 1 and len(parts) == 1:
-                    points += 1
-                # A point's range is [key, after(key)): its start is the key itself.
-                prefixes = [prefix + start for prefix, (start, _) in product(prefixes, parts)]
-                exact = exact and all(len(prefix) <= EXACT_BYTES_MAX for prefix in prefixes)
-                continue
-            if len(prefixes) * len(parts) > RANGES_MAX:
-                ranges = [(prefix, after(prefix)) for prefix in prefixes]
-                exact = False
-                break
-            ranges = [
-                (prefix + start, prefix + stop) for prefix, (start, stop) in product(prefixes, parts) if start < stop
-            ]
-            exact = exact and all(len(low) <= EXACT_BYTES_MAX for low, _ in ranges)
+
+def combined(shape: KeyShape, fields: list[FieldBounds]) -> IndexBounds:
+    """Put the fields' intervals one behind the other, as far as the order of the index allows."""
+    prefixes: list[bytes] = [b""]
+    ranges: list[tuple[bytes, bytes]] | None = None
+    covered: list[MatchNode] = []
+    points = 0
+    exact = True
+    for bounds, descending in zip(fields, shape.descending, strict=True):
+        if bounds.unbounded:
             break
-        if ranges is None:
-            ranges = [(prefix, after(prefix)) if prefix else (b"", b"\xff" * 8) for prefix in prefixes]
-        ranges.sort()
-        return IndexBounds(self.shape, fields, ranges, points, covered, exact)
+        covered += bounds.covered
+        parts = [interval.range(descending) for interval in bounds.intervals]
+        if bounds.points and len(prefixes) * len(parts) <= RANGES_MAX:
+            if len(prefixes) == 1 and len(parts) == 1:
+                points += 1
+            # A point's range is [key, after(key)): its start is the key itself.
+            prefixes = [prefix + start for prefix, (start, _) in product(prefixes, parts)]
+            exact = exact and all(len(prefix) <= EXACT_BYTES_MAX for prefix in prefixes)
+            continue
+        if len(prefixes) * len(parts) > RANGES_MAX:
+            ranges = [(prefix, after(prefix)) for prefix in prefixes]
+            exact = False
+            break
+        ranges = [(prefix + start, prefix + stop) for prefix, (start, stop) in product(prefixes, parts) if start < stop]
+        exact = exact and all(len(low) <= EXACT_BYTES_MAX for low, _ in ranges)
+        break
+    if ranges is None:
+        ranges = [(prefix, after(prefix)) if prefix else (b"", b"\xff" * 8) for prefix in prefixes]
+    ranges.sort()
+    return IndexBounds(shape, fields, ranges, points, covered, exact)
 
 
 _BRACKET_TEXTS: Final = {

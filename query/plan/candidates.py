@@ -9,17 +9,18 @@ from ...catalog import documents
 from ...catalog.collections import Collection
 from ...catalog.index_specs import IndexSpec
 from ...storage.engine import Snapshot
-from ..match.base import AlwaysTrue, MatchNode
+from ..match.base import MatchNode
 from ..match.elements import Exists
 from ..match.logical import Or
-from ..sort import SortPattern
+from .access import SCANS_MAX, explode, index_source, is_covered, left_over, merged_source, of_branch
 from .bounds import BoundsMaker, IndexBounds
 from .implication import implies, wants_field
+from .index_scans import IndexScan
+from .index_scans import Or as OrNode
 from .nodes import PlanNode
-from .scans import Fetch, IndexScan
-from .scans import Or as OrNode
+from .scans import Fetch
 from .special_bounds import makers
-from .wanted import Wanted, all_of, collation_document, conjuncts
+from .wanted import Wanted, collation_document, conjuncts
 
 TRIAL_ENTRIES: Final = 1000
 
@@ -33,11 +34,15 @@ class Candidate:
     sorts: bool
     reverse: bool
     entries: int = 0
+    exploded: list[tuple[IndexBounds, int]] | None = None
+    """Where several scans merged give the order: their bounds, and the bytes that all keys of each begin with."""
+    covers: bool = False
 
-    def cost(self) -> tuple[int, int, int, int]:
+    def cost(self) -> tuple[int, int, int, int, int]:
         """Fewer is better."""
         return (
             self.entries + (0 if self.sorts else self.entries // 2 + 1),
+            int(not self.covers),
             int(self.index.kind == "wildcard"),
             -self.bounds.prefix_points,
             self.index.id,
@@ -62,7 +67,10 @@ def candidate_of(index: IndexSpec, maker: BoundsMaker, wanted: Wanted) -> Candid
     """An index with its bounds for the filter, and whether it gives the order."""
     bounds = maker.make(conjuncts(wanted.matcher))
     sorts, reverse = sort_by(index, bounds, wanted)
-    return Candidate(index, bounds, sorts or wanted.sort is None, reverse)
+    exploded = None if sorts else explode(bounds, index, wanted)
+    sorts = sorts or exploded is not None or wanted.sort is None
+    covers = exploded is None and is_covered(index, bounds, wanted, sorts=sorts)
+    return Candidate(index, bounds, sorts, reverse, exploded=exploded, covers=covers)
 
 
 def candidates(
@@ -130,42 +138,55 @@ def sort_by(index: IndexSpec, bounds: IndexBounds, wanted: Wanted) -> tuple[bool
             continue
         else:
             return False, False
-    if len(directions) > 1:
-        return False, False
-    if len(bounds.ranges) > 1 and not _ordered_ranges(bounds, pattern):
-        return False, False
-    return True, directions == {True}
+    return len(directions) <= 1, directions == {True}
 
 
-def _ordered_ranges(bounds: IndexBounds, pattern: SortPattern) -> bool:
-    """Whether reading range after range keeps the order: only where the sort begins with the field they differ in."""
-    paths = bounds.shape.paths
-    return bool(pattern.parts) and pattern.parts[0].path == paths[min(bounds.prefix_points, len(paths) - 1)]
+def scan_of(collection: Collection, candidate: Candidate, wanted: Wanted) -> PlanNode:
+    """The scan of an index, or several merged, and the fetch above where there is need of one."""
+    enough = wanted.enough if candidate.sorts else None
+    index, bounds = candidate.index, candidate.bounds
+    if candidate.exploded is not None:
+        shown = left_over(index, bounds, wanted)
+        return merged_source(collection, [(index, candidate.exploded)], wanted, shown, enough=enough)
+    return index_source(
+        collection, index, bounds, wanted, sorts=candidate.sorts, reverse=candidate.reverse, enough=enough
+    )
 
 
-def scan_of(collection: Collection, candidate: Candidate, wanted: Wanted, rows_hint: int | None) -> PlanNode:
-    """Index scan and fetch."""
-    scan = IndexScan(collection, candidate.index, candidate.bounds, reverse=candidate.reverse, rows_hint=rows_hint)
-    covered = candidate.bounds.covered if candidate.bounds.exact else []
-    rest = [predicate for predicate in conjuncts(wanted.matcher) if not any(predicate is one for one in covered)]
-    residual = all_of(rest)
-    return Fetch(scan, collection, None if isinstance(residual, AlwaysTrue) else residual)
+@dataclass(slots=True)
+class Alternatives:
+    """The plan of a disjunction, and whether it gives the order that was asked for."""
+
+    source: PlanNode
+    sorts: bool
 
 
 def alternatives(
     collection: Collection, wanted: Wanted, snapshot: Snapshot, indexes: Sequence[IndexSpec]
-) -> PlanNode | None:
+) -> Alternatives | None:
     """A disjunction, each branch read by an index of its own; None where some branch has none."""
     for predicate in conjuncts(wanted.matcher):
         if not isinstance(predicate, Or):
             continue
-        scans: list[PlanNode] = []
-        for branch in predicate.children():
-            of_branch = Wanted(matcher=branch, collation=wanted.collation)
-            found = candidates(collection, of_branch, snapshot, indexes)
-            if not found:
-                break
-            scans.append(IndexScan(collection, found[0].index, found[0].bounds))
-        else:
-            return Fetch(OrNode(*scans), collection, wanted.matcher)
+        found = [_best(collection, of_branch(branch, wanted), snapshot, indexes) for branch in predicate.children()]
+        chosen = [candidate for candidate in found if candidate is not None]
+        if len(chosen) < len(found):
+            continue
+        if wanted.sort is not None:
+            merged = [(one.index, one.exploded or explode(one.bounds, one.index, wanted)) for one in chosen]
+            whole = [(index, scans) for index, scans in merged if scans is not None]
+            if len(whole) == len(merged) and sum(len(scans) for _, scans in whole) <= SCANS_MAX:
+                source = merged_source(collection, whole, wanted, wanted.matcher, enough=wanted.enough)
+                return Alternatives(source, sorts=True)
+        scans = [IndexScan(collection, one.index, one.bounds) for one in chosen]
+        enough = wanted.enough if wanted.sort is None else None
+        for scan in scans:
+            scan.rows_hint = enough
+        return Alternatives(Fetch(OrNode(*scans), collection, wanted.matcher, enough=enough), sorts=wanted.sort is None)
     return None
+
+
+def _best(collection: Collection, wanted: Wanted, snapshot: Snapshot, indexes: Sequence[IndexSpec]) -> Candidate | None:
+    """The best index that a branch is narrowed by; one that gives the order before others."""
+    found = [one for one in candidates(collection, wanted, snapshot, indexes) if not one.bounds.fields[0].unbounded]
+    return next((one for one in found if one.sorts), found[0] if found else None)

@@ -24,15 +24,17 @@ from ..match.comparison import Comparison
 from ..match.geo import GeoNear
 from ..match.logical import Or
 from ..match.text import TextMatch
+from .access import index_source
 from .bounds import BoundsMaker, same_value
 from .candidates import alternatives, candidate_of, candidates, scan_of, sort_by, usable
 from .geo_bounds import can_be_near
 from .implication import implies
+from .index_scans import IndexScan
 from .near import NearScan
 from .nodes import PlanNode
 from .recheck import needs_index
-from .scans import CollectionScan, Eof, Fetch, IdHack, IndexScan
-from .shaping import Limit, Project, ReturnKey, ShowRecordId, Skip, Sort
+from .scans import CollectionScan, Eof, Fetch, IdHack
+from .shaping import Limit, Project, ReturnKey, ShowRecordId, Skip, Sort, Subplan
 from .special_bounds import usable_without_bounds
 from .text import text_index, text_plan
 from .union import Union
@@ -70,7 +72,6 @@ def plan_find(collection: Collection | None, wanted: Wanted, snapshot: Snapshot)
     near = next((one for one in conjuncts(wanted.matcher) if isinstance(one, GeoNear)), None)
     if near is not None:
         return Planned(_shaped(_near(collection, near, wanted), wanted, sorted_already=wanted.sort is None), [])
-    rows_hint = _rows_hint(wanted)
     chosen = _hinted(collection, wanted)
     if wanted.tailable:
         # Only the order of storage goes on where it ended.
@@ -85,21 +86,22 @@ def plan_find(collection: Collection | None, wanted: Wanted, snapshot: Snapshot)
         indexes = _allowed(collection, wanted)
         plans = candidates(collection, wanted, snapshot, indexes)
         if plans:
-            best, *others = plans
-            rejected = [
-                _shaped(scan_of(collection, other, wanted, None), wanted, sorted_already=other.sorts)
-                for other in others
-            ]
-            hint = rows_hint if best.sorts or wanted.sort is None else None
-            return Planned(
-                _shaped(scan_of(collection, best, wanted, hint), wanted, sorted_already=best.sorts), rejected
-            )
+            roots = [_shaped(scan_of(collection, one, wanted), wanted, sorted_already=one.sorts) for one in plans]
+            return Planned(_whole(roots[0], wanted), roots[1:])
         either = alternatives(collection, wanted, snapshot, indexes)
         if either is not None:
-            return Planned(_shaped(either, wanted, sorted_already=wanted.sort is None), [])
+            return Planned(_whole(_shaped(either.source, wanted, sorted_already=either.sorts), wanted), [])
     elif chosen is not None:
-        return Planned(_by_hint(collection, chosen, wanted, snapshot, rows_hint), [])
-    return Planned(_collection_scan(collection, wanted, rows_hint), [])
+        return Planned(_by_hint(collection, chosen, wanted, snapshot), [])
+    return Planned(_whole(_collection_scan(collection, wanted), wanted), [])
+
+
+def _whole(root: PlanNode, wanted: Wanted) -> PlanNode:
+    """The plan, named as MongoDB names those whose branches were planned one by one."""
+    planned_apart = (
+        isinstance(wanted.matcher, Or) and wanted.hint is None and not wanted.natural and not wanted.tailable
+    )
+    return Subplan(root) if planned_apart else root
 
 
 def _text_of(matcher: MatchNode) -> TextMatch | None:
@@ -140,7 +142,7 @@ def _text(collection: Collection, index: IndexSpec, text: TextMatch, wanted: Wan
         found = candidates(collection, of_branch, snapshot, collection.indexes)
         if not found:
             break
-        sources.append(scan_of(collection, found[0], of_branch, None))
+        sources.append(scan_of(collection, found[0], of_branch))
     else:
         if sources:
             rest = [one for one in predicates if one is not either]
@@ -174,9 +176,7 @@ def _near(collection: Collection, near: GeoNear, wanted: Wanted) -> PlanNode:
     )
 
 
-def _by_hint(
-    collection: Collection, index: IndexSpec, wanted: Wanted, snapshot: Snapshot, rows_hint: int | None
-) -> PlanNode:
+def _by_hint(collection: Collection, index: IndexSpec, wanted: Wanted, snapshot: Snapshot) -> PlanNode:
     """The plan with the index that was asked for.
 
     Raises:
@@ -189,7 +189,7 @@ def _by_hint(
     if not found:
         either = alternatives(collection, wanted, snapshot, [index])
         if either is not None:
-            return _shaped(either, wanted, sorted_already=wanted.sort is None)
+            return _shaped(either.source, wanted, sorted_already=either.sorts)
         if not usable_without_bounds(index):
             raise NoQueryExecutionPlans(
                 f"error processing query: ns={collection.namespace} :: caused by :: planner returned error: "
@@ -197,8 +197,7 @@ def _by_hint(
             )
         found = [candidate_of(index, BoundsMaker(index, None), Wanted(matcher=AlwaysTrue(), sort=wanted.sort))]
     best = found[0]
-    hint = rows_hint if best.sorts or wanted.sort is None else None
-    return _shaped(scan_of(collection, best, wanted, hint), wanted, sorted_already=best.sorts)
+    return _shaped(scan_of(collection, best, wanted), wanted, sorted_already=best.sorts)
 
 
 def _allowed(collection: Collection, wanted: Wanted) -> Sequence[IndexSpec]:
@@ -214,13 +213,6 @@ def _allowed(collection: Collection, wanted: Wanted) -> Sequence[IndexSpec]:
             for one in allowed
         )
     ]
-
-
-def _rows_hint(wanted: Wanted) -> int | None:
-    """How many rows will do, where that is known before reading."""
-    if wanted.limit and isinstance(wanted.matcher, AlwaysTrue):
-        return wanted.skip + wanted.limit
-    return max(wanted.skip + wanted.limit, 16) if wanted.limit else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +276,7 @@ def _without_id(matcher: MatchNode) -> MatchNode:
     return matcher if ids > 1 else all_of(rest)
 
 
-def _collection_scan(collection: Collection, wanted: Wanted, rows_hint: int | None) -> PlanNode:
+def _collection_scan(collection: Collection, wanted: Wanted) -> PlanNode:
     """Everything, in the order of storage; of a clustered collection the range that the filter allows."""
     reverse = wanted.natural < 0
     sorted_already = wanted.sort is None
@@ -298,7 +290,6 @@ def _collection_scan(collection: Collection, wanted: Wanted, rows_hint: int | No
         if same and len(parts) == 1 and parts[0].path == "_id":
             sorted_already = True
             reverse = not parts[0].ascending
-    hint = rows_hint if sorted_already else None
     scan = CollectionScan(
         collection,
         wanted.matcher,
@@ -306,7 +297,7 @@ def _collection_scan(collection: Collection, wanted: Wanted, rows_hint: int | No
         low=low,
         high=high,
         bounds_shown=shown,
-        rows_hint=hint,
+        enough=wanted.enough if sorted_already else None,
         tailable=wanted.tailable,
     )
     return _shaped(scan, wanted, sorted_already=sorted_already)
@@ -370,8 +361,10 @@ def _min_max(collection: Collection, wanted: Wanted, index: IndexSpec | None) ->
     bounds = BoundsMaker(index, None).make([])
     bounds.ranges = [(low, high)] if low < high else []
     sorts, reverse = sort_by(index, bounds, wanted)
-    scan = IndexScan(collection, index, bounds, reverse=reverse)
-    return _shaped(Fetch(scan, collection, wanted.matcher), wanted, sorted_already=sorts or wanted.sort is None)
+    sorts = sorts or wanted.sort is None
+    enough = wanted.enough if sorts else None
+    source = index_source(collection, index, bounds, wanted, sorts=sorts, reverse=reverse, enough=enough)
+    return _shaped(source, wanted, sorted_already=sorts)
 
 
 def _shaped(source: PlanNode, wanted: Wanted, *, sorted_already: bool) -> PlanNode:
@@ -390,7 +383,16 @@ def _shaped(source: PlanNode, wanted: Wanted, *, sorted_already: bool) -> PlanNo
         node = ShowRecordId(node)
     if wanted.projection is not None and not wanted.projection.is_identity:
         paths = _key_paths(source) if isinstance(source, Fetch) else ()
-        node = Project(node, wanted.projection, wanted.matcher, index_paths=paths, sort=wanted.sort)
+        told = source.told if isinstance(source, IndexScan) and source.covers else None
+        node = Project(
+            node,
+            wanted.projection,
+            wanted.matcher,
+            index_paths=paths,
+            sort=wanted.sort,
+            covered=told is not None,
+            ready=told is not None and told.paths == wanted.projection.named_only,
+        )
     return node
 
 

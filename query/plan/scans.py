@@ -1,25 +1,23 @@
-"""The nodes that read: collection scans, index scans, fetches, and the point look-up of an `_id`.
+"""The nodes that read documents: collection scans, fetches, and the point look-up of an `_id`.
 
 Each remembers the last key that it handed on and goes on behind it under whatever snapshot the run has by then.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
 from ...catalog import documents
 from ...catalog.collections import Collection
-from ...catalog.index_specs import IndexSpec
 from ...common.errors import CappedPositionLost
 from ...common.values import Document
 from ..match.base import AlwaysTrue, MatchNode, Variables
-from .batches import Batch, RecordKeyBatch, RowBatch
-from .bounds import IndexBounds
+from .batches import Batch, RowBatch
 from .nodes import PlanNode, Run
 from .sieve import Sieve
 
 
-class _Pace:
+class Pace:
     """How many rows a scan reads at a time: as many as are wanted, then more and more while nobody is content."""
 
     def __init__(self, rows_hint: int | None) -> None:
@@ -52,12 +50,14 @@ class Eof(PlanNode):
         yield from ()
 
 
-class _Filtering(PlanNode):
+class Filtering(PlanNode):
     """A node that may test what it reads."""
 
-    def __init__(self, *inputs: PlanNode, matcher: MatchNode | None) -> None:
+    def __init__(self, *inputs: PlanNode, matcher: MatchNode | None, shown: MatchNode | None = None) -> None:
+        """`shown` is what explain shows of the filter; all of it unless the node says otherwise."""
         super().__init__(*inputs)
         self.matcher = None if isinstance(matcher, AlwaysTrue) else matcher
+        self.shown = self.matcher if shown is None else None if isinstance(shown, AlwaysTrue) else shown
         self._sieve: Sieve | None = None
 
     def keep(self, batch: RowBatch, variables: Variables) -> RowBatch:
@@ -72,6 +72,18 @@ class _Filtering(PlanNode):
         kept = [position for position, document in enumerate(batch.documents()) if matches(document)]
         return batch if len(kept) == len(batch) else batch.select(kept)
 
+    def keep_enough(self, batch: RowBatch, variables: Variables, enough: int | None) -> tuple[RowBatch, int]:
+        """The first rows that match, and how many were looked at to find them; all where nobody says what is enough."""
+        if enough is None:
+            return self.keep(batch, variables), len(batch)
+        at, kept = 0, []
+        while enough > 0 and at < len(batch):
+            found = self.keep(batch.select(range(at, min(at + enough, len(batch)))), variables)
+            at = min(at + enough, len(batch))
+            enough -= len(found)
+            kept.append(found)
+        return (kept[0] if len(kept) == 1 else RowBatch.joined(kept)), at
+
     def _compiled(self, variables: Variables) -> Callable[[Document], bool]:
         if not hasattr(self, "_predicate"):
             assert self.matcher is not None
@@ -80,10 +92,10 @@ class _Filtering(PlanNode):
 
     def describe(self) -> Document:
         """See `PlanNode.describe`."""
-        return {} if self.matcher is None else {"filter": self.matcher.serialize()}
+        return {} if self.shown is None else {"filter": self.shown.serialize()}
 
 
-class CollectionScan(_Filtering):
+class CollectionScan(Filtering):
     """Every document in the order of record keys, or those of a range of record keys where `_id` is the order."""
 
     stage = "COLLSCAN"
@@ -97,10 +109,10 @@ class CollectionScan(_Filtering):
         low: bytes | None = None,
         high: bytes | None = None,
         bounds_shown: Document | None = None,
-        rows_hint: int | None = None,
+        enough: int | None = None,
         tailable: bool = False,
     ) -> None:
-        """`tailable`: at the end it waits for what comes in later, instead of ending."""
+        """`tailable`: at the end it waits for what comes in later, instead of ending. `enough`: see `Fetch`."""
         super().__init__(matcher=matcher)
         self.collection = collection
         self.tailable = tailable
@@ -108,15 +120,16 @@ class CollectionScan(_Filtering):
         self.low = low
         self.high = high
         self.bounds_shown = bounds_shown
-        self.rows_hint = rows_hint
+        self.enough = enough
         if bounds_shown is not None:
             self.stage = "CLUSTERED_IXSCAN"
 
     def batches(self, run: Run) -> Iterator[Batch | None]:
         """See `PlanNode.batches`."""
         last: bytes | None = None
-        pace = _Pace(self.rows_hint)
-        while True:
+        left = self.enough
+        pace = Pace(left)
+        while left is None or left > 0:
             size = pace.next(run)
             rows = list(
                 islice(
@@ -131,13 +144,15 @@ class CollectionScan(_Filtering):
                     size,
                 )
             )
-            self.stats.docs_examined += len(rows)
-            self.stats.works += len(rows)
             if rows:
                 last = rows[-1][0]
-                batch = self.keep(
-                    RowBatch(raws=[raw for _, raw in rows], record_keys=[key for key, _ in rows]), run.variables
+                batch, looked_at = self.keep_enough(
+                    RowBatch(raws=[raw for _, raw in rows], record_keys=[key for key, _ in rows]), run.variables, left
                 )
+                if left is not None:
+                    left -= len(batch)
+                self.stats.docs_examined += looked_at
+                self.stats.works += looked_at
                 self.stats.advanced += len(batch)
                 yield batch if len(batch) else None
             if len(rows) < size:
@@ -169,7 +184,7 @@ class CollectionScan(_Filtering):
         return {"docsExamined": self.stats.docs_examined}
 
 
-class IdHack(_Filtering):
+class IdHack(Filtering):
     """The document of one `_id`."""
 
     stage = "EXPRESS_IXSCAN"
@@ -204,118 +219,7 @@ class IdHack(_Filtering):
         return {"keysExamined": self.stats.keys_examined, "docsExamined": self.stats.docs_examined}
 
 
-class IndexScan(PlanNode):
-    """Record keys of the entries within the bounds, in the order of the index; each record once."""
-
-    stage = "IXSCAN"
-
-    def __init__(
-        self,
-        collection: Collection,
-        index: IndexSpec,
-        bounds: IndexBounds,
-        *,
-        reverse: bool = False,
-        rows_hint: int | None = None,
-    ) -> None:
-        super().__init__()
-        self.collection = collection
-        self.index = index
-        self.bounds = bounds
-        self.reverse = reverse
-        self.rows_hint = rows_hint
-        self._repeats = index.multikey or index.kind not in ("btree", "hashed")
-
-    def batches(self, run: Run) -> Iterator[Batch | None]:
-        """See `PlanNode.batches`."""
-        seen: set[bytes] | None = set() if self._repeats else None
-        self.index.state.accesses += 1
-        pace = _Pace(self.rows_hint)
-        for low, high in reversed(self.bounds.ranges) if self.reverse else self.bounds.ranges:
-            self.stats.seeks += 1
-            last: bytes | None = None
-            while True:
-                size = pace.next(run)
-                entries = list(
-                    islice(
-                        documents.index_scan(run.snapshot, self.index, low, high, after_key=last, reverse=self.reverse),
-                        size,
-                    )
-                )
-                self.stats.keys_examined += len(entries)
-                self.stats.works += len(entries)
-                if entries:
-                    last = entries[-1][0]
-                    batch = RecordKeyBatch(_unseen(entries, seen))
-                    self.stats.advanced += len(batch)
-                    yield batch if len(batch) else None
-                if len(entries) < size:
-                    break
-        self.stats.eof = True
-
-    def describe(self) -> Document:
-        """See `PlanNode.describe`."""
-        index = self.index
-        shape = self.bounds.shape
-        return {
-            "keyPattern": shape.pattern,
-            "indexName": index.name,
-            **({"collation": index.collation.to_document()} if index.collation is not None else {}),
-            "isMultiKey": index.multikey,
-            "multiKeyPaths": {
-                path: [".".join(path.split(".")[:count]) for count in counts]
-                for path, counts in zip(shape.paths, shape.multikey, strict=True)
-            },
-            "isUnique": index.unique,
-            "isSparse": index.sparse,
-            "isPartial": index.partial_filter is not None,
-            "indexVersion": 2,
-            "direction": "backward" if self.reverse else "forward",
-            "indexBounds": self.bounds.shown(reverse=self.reverse),
-        }
-
-    def describe_stats(self) -> Document:
-        """See `PlanNode.describe_stats`."""
-        return {
-            "keysExamined": self.stats.keys_examined,
-            "seeks": self.stats.seeks,
-            "dupsTested": self.stats.keys_examined if self._repeats else 0,
-            "dupsDropped": self.stats.keys_examined - self.stats.advanced,
-        }
-
-
-def _unseen(entries: Sequence[tuple[bytes, bytes]], seen: set[bytes] | None) -> list[bytes]:
-    """The record keys that have not come before; all where nobody keeps count."""
-    keys = [record_key for _, record_key in entries]
-    if seen is None:
-        return keys
-    fresh = [key for key in dict.fromkeys(keys) if key not in seen]
-    seen.update(fresh)
-    return fresh
-
-
-class Or(PlanNode):
-    """The records of several index scans, each once."""
-
-    stage = "OR"
-
-    def batches(self, run: Run) -> Iterator[Batch | None]:
-        """See `PlanNode.batches`."""
-        seen: set[bytes] = set()
-        for source in self.inputs:
-            for batch in source.batches(run):
-                if batch is None:
-                    yield None
-                    continue
-                self.stats.works += len(batch)
-                fresh = [key for key in batch.record_keys or () if key not in seen]
-                seen.update(fresh)
-                self.stats.advanced += len(fresh)
-                yield RecordKeyBatch(fresh) if fresh else None
-        self.stats.eof = True
-
-
-class Fetch(_Filtering):
+class Fetch(Filtering):
     """The documents of record keys, tested again where the bounds of the index do not say everything."""
 
     stage = "FETCH"
@@ -326,36 +230,47 @@ class Fetch(_Filtering):
         collection: Collection,
         matcher: MatchNode | None = None,
         *,
-        recheck: MatchNode | None = None,
+        shown: MatchNode | None = None,
+        enough: int | None = None,
     ) -> None:
-        """`matcher` is what explain shows; `recheck`, where given, is tested instead (long keys, a moving snapshot)."""
-        super().__init__(source, matcher=matcher)
+        """`enough` says after how many rows nobody reads on."""
+        super().__init__(source, matcher=matcher, shown=shown)
         self.collection = collection
-        self.recheck = recheck
+        self.enough = enough
 
     def batches(self, run: Run) -> Iterator[Batch | None]:
         """See `PlanNode.batches`."""
-        shown, self.matcher = self.matcher, self.recheck if self.recheck is not None else self.matcher
-        try:
-            for batch in self.inputs[0].batches(run):
-                if batch is None:
-                    yield None
-                    continue
-                found = [
-                    (key, raw)
-                    for key in batch.record_keys or ()
-                    if (raw := documents.fetch(run.snapshot, self.collection, key)) is not None
-                ]
-                self.stats.docs_examined += len(found)
-                self.stats.works += len(batch)
-                rows = self.keep(
-                    RowBatch(raws=[raw for _, raw in found], record_keys=[key for key, _ in found]), run.variables
-                )
-                self.stats.advanced += len(rows)
-                yield rows if len(rows) else None
-            self.stats.eof = True
-        finally:
-            self.matcher = shown
+        left = self.enough
+        for batch in self.inputs[0].batches(run):
+            if batch is None:
+                yield None
+                continue
+            keys = batch.record_keys or []
+            rows, looked_at = self._rows(keys, run, left)
+            batch.unused = len(keys) - looked_at
+            self.stats.works += looked_at
+            self.stats.advanced += len(rows)
+            if left is not None:
+                left -= len(rows)
+            yield rows if len(rows) else None
+        self.stats.eof = True
+
+    def _rows(self, keys: list[bytes], run: Run, enough: int | None) -> tuple[RowBatch, int]:
+        """The documents that match, and how many of the keys were looked at: no more than it takes."""
+        if enough is None or enough >= len(keys):
+            return self._fetched(keys, run), len(keys)
+        at, kept = 0, []
+        while enough > 0 and at < len(keys):
+            found = self._fetched(keys[at : at + enough], run)
+            at = min(at + enough, len(keys))
+            enough -= len(found)
+            kept.append(found)
+        return (kept[0] if len(kept) == 1 else RowBatch.joined(kept)), at
+
+    def _fetched(self, keys: list[bytes], run: Run) -> RowBatch:
+        found = [(key, raw) for key in keys if (raw := documents.fetch(run.snapshot, self.collection, key)) is not None]
+        self.stats.docs_examined += len(found)
+        return self.keep(RowBatch(raws=[raw for _, raw in found], record_keys=[key for key, _ in found]), run.variables)
 
     def describe_stats(self) -> Document:
         """See `PlanNode.describe_stats`."""

@@ -158,14 +158,22 @@ class Project(PlanNode):
         *,
         index_paths: Sequence[str] = (),
         sort: SortPattern | None = None,
+        covered: bool = False,
+        ready: bool = False,
     ) -> None:
-        """`index_paths` and `sort` are for projections that show the index key or the sort key."""
+        """`index_paths` and `sort` are for projections that show the index key or the sort key.
+
+        `covered`: rows are told by an index; `ready`: they have no field too many.
+        """
         super().__init__(source)
         self._index_parts = [(path, split_path(path)) for path in index_paths]
         self._sort = sort
         self.projection = projection
         self.matcher = matcher
-        self.stage = "PROJECTION_SIMPLE" if projection.named_only is not None else "PROJECTION_DEFAULT"
+        self._ready = ready
+        self.stage = "PROJECTION_DEFAULT"
+        if projection.named_only is not None:
+            self.stage = "PROJECTION_COVERED" if covered else "PROJECTION_SIMPLE"
 
     def batches(self, run: Run) -> Iterator[Batch | None]:
         """See `PlanNode.batches`."""
@@ -173,6 +181,10 @@ class Project(PlanNode):
         for batch in self.inputs[0].batches(run):
             if batch is None:
                 yield None
+                continue
+            if self._ready:
+                self.stats.advanced += len(batch)
+                yield batch
                 continue
             metadata = self._metadata(batch)
             rows = [
@@ -316,6 +328,19 @@ class CountRecords(PlanNode):
         """See `PlanNode.batches`."""
         self.stats.eof = True
         yield RowBatch(documents=[{"n": read_stats(run.snapshot, self.collection).count}])
+
+
+class Subplan(PlanNode):
+    """A disjunction, each branch of which was planned by itself."""
+
+    stage = "SUBPLAN"
+
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        """See `PlanNode.batches`."""
+        for batch in self.inputs[0].batches(run):
+            self.stats.advanced += 0 if batch is None else len(batch)
+            yield batch
+        self.stats.eof = True
 
 
 class PassThrough(PlanNode):

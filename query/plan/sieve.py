@@ -18,7 +18,8 @@ class Sieve:
         found = raw_filter(matcher)
         self.useful = found is not None
         """Whether bytes tell anything."""
-        self._filter, self._whole = found if found is not None else (None, False)
+        self._filter = None if found is None else found[0]
+        self._whole = found is not None and found[1]
 
     def keep(
         self, batch: RowBatch, compiled: Callable[[Variables], Callable[[Document], bool]], variables: Variables

@@ -14,9 +14,10 @@ from ..match.base import AlwaysTrue, MatchNode
 from ..match.text import TextMatch
 from .batches import Batch, Metadata, RowBatch
 from .bounds import BoundsMaker, FieldBounds, Interval, KeyShape
+from .index_scans import IndexScan
+from .index_scans import Or as OrNode
 from .nodes import PlanNode, Run
-from .scans import Eof, Fetch, IndexScan
-from .scans import Or as OrNode
+from .scans import Eof, Fetch
 
 _VERSION: Final = 3
 

@@ -24,6 +24,10 @@ class Wanted:
     projection: Projection | None = None
     projection_spec: Document | None = None
     """The projection as it was asked for; part of the shape of a query."""
+    reads: frozenset[str] | None = None
+    """Without a projection: the paths of documents that matter; None where all do."""
+    at_most: int = 0
+    """How many rows are read where that is not what `skip` and `limit` say."""
     allowed: tuple[str | Document, ...] | None = None
     """Names and key patterns of the only indexes that may be used, where an index filter says so."""
     hint: str | Document | None = None
@@ -33,6 +37,11 @@ class Wanted:
     show_record_id: bool = False
     return_key: bool = False
     tailable: bool = False
+
+    @property
+    def enough(self) -> int | None:
+        """How many rows in their order will do."""
+        return self.at_most or (self.skip + self.limit if self.limit else None)
 
 
 def conjuncts(matcher: MatchNode) -> Sequence[MatchNode]:

@@ -14,9 +14,10 @@ from ...common.ordering import order_key
 from ...common.paths import path_values, split_path
 from ...common.values import MISSING, Document, decode, encode
 from ...query.match.base import AlwaysTrue
+from ...query.plan.index_scans import IndexScan
 from ...query.plan.nodes import PlanNode
 from ...query.plan.planner import Planned, Wanted
-from ...query.plan.scans import Fetch, IndexScan
+from ...query.plan.scans import Fetch
 from ...query.plan.shaping import CountRecords, CountRows
 from ..context import Context, Request, Services
 from .arguments import REQUIRED, Fields, whole_number
@@ -276,7 +277,13 @@ def plan_count(context: Context, request: Request, asked: CountRequest) -> Read:
     collation = collation_for(asked.collation, source)
     variables = let_variables(services, None)
     matcher = parse_query(asked.query, collation, variables)
-    wanted = Wanted(matcher=matcher, collation=collation, hint=asked.hint)
+    wanted = Wanted(
+        matcher=matcher,
+        collation=collation,
+        hint=asked.hint,
+        reads=frozenset(),
+        at_most=asked.skip + asked.limit if asked.limit else 0,
+    )
     planned = plan_collection(services, source, wanted)
     counted = _counted(source.collection, planned, wanted)
     root: PlanNode = CountRows(counted, skip=asked.skip, limit=asked.limit)
@@ -296,12 +303,14 @@ def _counted(collection: Collection | None, planned: Planned, wanted: Wanted) ->
     if collection is not None and isinstance(wanted.matcher, AlwaysTrue) and wanted.hint is None:
         return CountRecords(collection)
     root = planned.root
-    if isinstance(root, Fetch) and root.matcher is None and root.recheck is None:
+    scan = root
+    if isinstance(root, Fetch) and root.matcher is None:
+        # The entries say it all: no document is looked at.
         (scan,) = root.inputs
-        if isinstance(scan, IndexScan):
-            # The entries say it all: no document is looked at.
+    if isinstance(scan, IndexScan):
+        if scan.matcher is None and len(scan.bounds.ranges) == 1:
             scan.stage = "COUNT_SCAN"
-            return scan
+        return scan
     return root
 
 
@@ -399,7 +408,8 @@ def plan_distinct(context: Context, request: Request, asked: DistinctRequest) ->
     collation = collation_for(asked.collation, source)
     variables = let_variables(services, None)
     matcher = parse_query(asked.query, collation, variables)
-    planned = plan_collection(services, source, Wanted(matcher=matcher, collation=collation, hint=asked.hint))
+    wanted = Wanted(matcher=matcher, collation=collation, hint=asked.hint, reads=frozenset((asked.key,)))
+    planned = plan_collection(services, source, wanted)
     return Read(
         root=planned.root,
         namespace=asked.namespace,

@@ -87,15 +87,19 @@ def test_any_pattern_compiles_or_is_refused(pattern: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "options", "prefix"),
     [
-        ("^abc", "", "abc"),
-        ("^ab*", "", "a"),
-        ("abc", "", ""),
-        ("^abc", "i", ""),
-        (r"^a\.b", "", "a.b"),
-        ("^a|b", "", ""),
+        ("^abc", "", ("abc", True)),
+        ("^ab*", "", ("a", False)),
+        ("^ab+", "", ("ab", False)),
+        ("^ab$", "", ("ab", False)),
+        ("^", "", ("", False)),
+        ("abc", "", ("", False)),
+        ("^abc", "i", ("", False)),
+        (r"^a\.b", "", ("a.b", True)),
+        (r"^a\d", "", ("a", False)),
+        ("^a|b", "", ("", False)),
     ],
 )
-def test_literal_prefix(pattern: str, options: str, prefix: str) -> None:
+def test_literal_prefix(pattern: str, options: str, prefix: tuple[str, bool]) -> None:
     assert literal_prefix(pattern, options) == prefix
 
 
@@ -105,5 +109,8 @@ def test_prefix_holds_for_every_match(pattern: str, string: str) -> None:
         matches = searcher("^" + pattern)(string)
     except PatternError:
         return
+    prefix, whole = literal_prefix("^" + pattern)
     if matches:
-        assert string.startswith(literal_prefix("^" + pattern))
+        assert string.startswith(prefix)
+    elif whole:
+        assert not string.startswith(prefix)
