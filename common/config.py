@@ -47,6 +47,23 @@ def _compressors(text: Any) -> tuple[str, ...]:
     return names
 
 
+_TLS_MODES: Final = ("disabled", "allowTLS", "preferTLS", "requireTLS")
+
+
+def _tls_mode(text: Any) -> str:
+    if text not in _TLS_MODES:
+        raise ValueError(f"expected one of {', '.join(_TLS_MODES)}, not '{text}'")
+    return str(text)
+
+
+def _tls_versions(text: Any) -> tuple[str, ...]:
+    names = tuple(name for name in _names(text) if name.lower() != "none")
+    for name in names:
+        if name.upper() not in ("TLS1_0", "TLS1_1", "TLS1_2", "TLS1_3"):
+            raise ValueError(f"no such version of TLS: {name}")
+    return names
+
+
 def _pairs(text: Any) -> tuple[tuple[str, Any], ...]:
     if isinstance(text, Mapping):
         return tuple(text.items())
@@ -158,6 +175,47 @@ class Config:
         "", str, "File to write the process id to.", flag="pidfilepath", yaml="processManagement.pidFilePath"
     )
     auth: bool = _setting(False, _truth, "Clients must log in.", flag="auth", yaml="security.authorization")
+    tls_mode: str = _setting(
+        "disabled",
+        _tls_mode,
+        "disabled, allowTLS, preferTLS (both take plain connections too) or requireTLS.",
+        flag="tlsMode",
+        yaml="net.tls.mode",
+    )
+    tls_certificate_key_file: str = _setting(
+        "",
+        str,
+        "PEM file with the server's certificate and its key.",
+        flag="tlsCertificateKeyFile",
+        yaml="net.tls.certificateKeyFile",
+    )
+    tls_certificate_key_password: str = _setting(
+        "",
+        str,
+        "Password of the key.",
+        flag="tlsCertificateKeyFilePassword",
+        yaml="net.tls.certificateKeyFilePassword",
+    )
+    tls_ca_file: str = _setting(
+        "", str, "PEM file of the authorities that sign clients' certificates.", flag="tlsCAFile", yaml="net.tls.CAFile"
+    )
+    tls_crl_file: str = _setting(
+        "", str, "PEM file with the certificates that were revoked.", flag="tlsCRLFile", yaml="net.tls.CRLFile"
+    )
+    tls_allow_without_certificates: bool = _setting(
+        False,
+        _truth,
+        "Clients need not show a certificate; one that they show must still be good.",
+        flag="tlsAllowConnectionsWithoutCertificates",
+        yaml="net.tls.allowConnectionsWithoutCertificates",
+    )
+    tls_disabled_protocols: tuple[str, ...] = _setting(
+        (),
+        _tls_versions,
+        "Versions not to speak: TLS1_2 or TLS1_3; those before 1.2 are never spoken.",
+        flag="tlsDisabledProtocols",
+        yaml="net.tls.disabledProtocols",
+    )
     set_parameters: tuple[tuple[str, Any], ...] = _setting(
         (), _pairs, "A server parameter, name=value; may be given often.", flag="setParameter", yaml="setParameter"
     )
@@ -195,6 +253,8 @@ class Config:
 def _shown(name: str, value: Any) -> Any:
     if name == "set_parameters":
         return dict(value)
+    if name == "tls_certificate_key_password":
+        return "<password>"
     if name == "auth":
         return "enabled"
     return ",".join(value) if isinstance(value, tuple) else value
@@ -205,7 +265,6 @@ SETTINGS: Final[Mapping[str, "Field[Any]"]] = {row.name: row for row in fields(C
 
 _WITHOUT_EFFECT: Final = (
     "net.compression",
-    "net.tls.mode",
     "net.unixDomainSocket.enabled",
     "net.wireObjectCheck",
     "processManagement.timeZoneInfo",

@@ -406,6 +406,10 @@ class JSInterpreterFailure(MongoError, number=139):
     """Jsinterpreter failure."""
 
 
+class InvalidSSLConfiguration(MongoError, number=140):
+    """Certificates that cannot be used."""
+
+
 class CursorInUse(MongoError, number=143):
     """Cursor in use."""
 

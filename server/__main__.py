@@ -1,6 +1,7 @@
 """The command line: options to a Config, a Config to a running server, an end to an exit code."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -19,6 +20,7 @@ from .version import package_version
 
 if TYPE_CHECKING:
     from .commands.base import Command
+    from .context import Services
 
 _EXIT_BAD_OPTIONS: Final = 2
 _EXIT_CANNOT_START: Final = 48
@@ -56,11 +58,17 @@ async def serve(config: Config) -> None:
             )
         )
         services.request_shutdown = stop.set
+        loop.add_signal_handler(signal.SIGHUP, _reload_certificates, services)
         dispatcher = Dispatcher(FIRST_COMMANDS)
         listener = Listener(services, dispatcher)
         await listener.start()
         services.logger.info(
-            "Waiting for connections", component="NETWORK", id=23016, ctx="listener", port=listener.port, ssl="off"
+            "Waiting for connections",
+            component="NETWORK",
+            id=23016,
+            ctx="listener",
+            port=listener.port,
+            ssl="off" if services.tls is None else "on",
         )
         services.log_memory.starting = False
         # The commands, and the query language with them, are loaded while the first clients say hello.
@@ -71,6 +79,15 @@ async def serve(config: Config) -> None:
         await stop.wait()
         services.logger.info("Shutting down", component="CONTROL", id=23377, ctx="main")
         await listener.stop()
+
+
+def _reload_certificates(services: "Services") -> None:
+    if services.tls is not None:
+        from .tls import reload_certificates
+
+        with contextlib.suppress(ConfigError):
+            # It is logged, and the certificates of before go on.
+            reload_certificates(services)
 
 
 def _load_commands() -> "Mapping[str, Command]":

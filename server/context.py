@@ -24,6 +24,8 @@ from .write_gate import WriteGate
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
+    from .tls import Tls, TlsPeer
+
 SectionProvider = Callable[[], Document]
 
 
@@ -65,6 +67,10 @@ class Services:
     request_shutdown: Callable[[], None] = lambda: None
     """Ask the listener to stop in good order."""
     users: Any = None
+    logins: Any = None
+    """What logins were tried."""
+    tls: "Tls | None" = None
+    """Certificates and the mode of TLS, where the server speaks it."""
     authorize: "Callable[[Services, Client, str, bool, Request], None] | None" = None
     """`authorization.check`, where clients must log in."""
     connections_max: int = 0
@@ -96,6 +102,8 @@ class Client:
     said_hello: bool = False
     user: tuple[str, str] | None = None
     """Name and database of the user who logged in."""
+    tls: "TlsPeer | None" = None
+    """Who is at the other end, where the connection is encrypted."""
     operation: Operation | None = None
     """What it waits for at the moment."""
     abort: Callable[[], None] = lambda: None

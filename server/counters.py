@@ -77,6 +77,14 @@ class Counters:
     exhaust_hello: int = 0
     awaiting_topology_change: int = 0
 
+    # transportSecurity, metrics.network
+    tls_versions: Counter[str] = field(default_factory=Counter)
+    tls_handshake_ms: float = 0.0
+    tls_failed: int = 0
+
+    # bucketd.limits: connections that were cut, by why.
+    dropped_handshake: int = 0
+
     # network
     bytes_in: int = 0
     bytes_out: int = 0

@@ -6,12 +6,15 @@ import socket
 import stat
 from collections import deque
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from .connection import Connection
 from .context import Client, Services
 from .dispatch import Dispatcher
 from .machine import raise_open_files
+
+if TYPE_CHECKING:
+    from .door import Door
 
 _BACKLOG: Final = 4096
 _DRAIN_SECONDS: Final = 5.0
@@ -55,6 +58,11 @@ class Connections:
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._last_id += 1
         client = Client(id=self._last_id, peer=peer, local=local, connected_ms=services.clock.now_ms())
+        if (encrypted := transport.get_extra_info("ssl_object")) is not None:
+            from .tls import peer_of
+
+            client.tls = peer_of(encrypted)
+            counters.tls_versions[client.tls.version] += 1
         self._open[client.id] = connection
         services.clients[client.id] = client
         counters.connections_created += 1
@@ -138,6 +146,7 @@ class Listener:
         self._dispatcher = dispatcher
         self._connections = Connections(services)
         self._servers: list[asyncio.Server] = []
+        self._doors: list[Door] = []
         self._unix_path: Path | None = None
         self.port = 0
 
@@ -150,7 +159,14 @@ class Listener:
             # With `--port 0` the first address chooses, and the others take the same port.
             listening = socket.create_server((address, self.port), family=family, backlog=_BACKLOG)
             self.port = listening.getsockname()[1]
-            self._servers.append(await loop.create_server(self._connection, sock=listening, backlog=_BACKLOG))
+            if self._services.tls is None:
+                self._servers.append(await loop.create_server(self._connection, sock=listening, backlog=_BACKLOG))
+                continue
+            from .door import Door
+
+            door = Door(self._services, self._services.tls, listening, self._connection)
+            self._doors.append(door)
+            door.open()
         if config.unix_socket_prefix:
             self._unix_path = Path(config.unix_socket_prefix) / f"mongodb-{self.port}.sock"
             self._remove_stale_socket()
@@ -164,6 +180,8 @@ class Listener:
         """Take no more clients, tell those who watch, and let requests at hand end."""
         for server in self._servers:
             server.close()
+        for door in self._doors:
+            door.close()
         self._services.topology.stop()
         await self._connections.drain()
         self._remove_stale_socket()

@@ -43,6 +43,8 @@ class Parameter:
                 return _truth(value)
             case "int" | "long" | "double":
                 return self._number(value)
+            case "array":
+                return self._names(value)
             case "string":
                 if not is_string(value):
                     raise TypeMismatch(
@@ -57,6 +59,14 @@ class Parameter:
     def shown(self, value: Any) -> Any:
         """The value as BSON: a `long` stays an int64, however small."""
         return Int64(value) if self.kind == "long" else value
+
+    def _names(self, value: Any) -> list[str]:
+        known = set(self.default)
+        names = list(value) if isinstance(value, list | tuple) else [value]
+        for name in names:
+            if name not in known:
+                raise BadValue(f"Invalid value for parameter {self.name}: {name!r} is none of {sorted(known)}")
+        return names
 
     def _number(self, value: Any) -> float | int:
         number: float | int
@@ -102,9 +112,11 @@ _ROWS: Final = (
     Parameter("KeysRotationIntervalSec", "int", 7776000, **_STARTUP, low=1),
     Parameter("ShardingTaskExecutorPoolReplicaSetMatching", "string", "automatic"),
     Parameter("allowDiskUseByDefault", "bool", True),
+    Parameter("authFailedDelayMs", "int", 100, low=0, high=5000),
     Parameter("authSchemaVersion", "int", 5, **_NEITHER),
-    Parameter("authenticationMechanisms", "array", ["SCRAM-SHA-1", "SCRAM-SHA-256"], **_STARTUP),
+    Parameter("authenticationMechanisms", "array", ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"], **_STARTUP),
     Parameter("automationServiceDescriptor", "string", "", length_max=64),
+    Parameter("bucketdHandshakeTimeoutMillis", "int", 30_000, above=0),
     Parameter("connPoolMaxConnsPerHost", "int", 200, **_STARTUP),
     Parameter("cursorTimeoutMillis", "long", 600_000, above=0),
     Parameter("enableTestCommands", "bool", False, **_STARTUP),
@@ -155,6 +167,7 @@ class Parameters:
     def __init__(self) -> None:
         self._values: dict[str, Any] = {name: row.default for name, row in PARAMETERS.items()}
         self._listeners: dict[str, list[Callable[[Any], object]]] = {}
+        self._checks: dict[str, Callable[[Any], object]] = {}
         self._verbosities = dict.fromkeys(_COMPONENTS, -1)
 
     def __getitem__(self, name: str) -> Any:
@@ -177,6 +190,11 @@ class Parameters:
         """Call `heard` with the new value whenever somebody sets the parameter."""
         assert name in PARAMETERS, name
         self._listeners.setdefault(name, []).append(heard)
+
+    def check_before(self, name: str, check: Callable[[Any], object]) -> None:
+        """Call `check` with a new value before it is set at runtime; it raises where the value cannot be."""
+        assert name in PARAMETERS, name
+        self._checks[name] = check
 
     def at_startup(self, name: str, value: Any) -> None:
         """Set a parameter as the command line, the environment or the configuration file asks; `value` may be a text.
@@ -208,6 +226,8 @@ class Parameters:
             if not row.runtime:
                 raise InvalidOptions(f"not allowed to change [{name}] at runtime")
             values[name] = _component_changes(value) if name == "logComponentVerbosity" else row.read(value)
+            if name in self._checks:
+                self._checks[name](values[name])
         if not values:
             raise InvalidOptions("no option found to set, use help:true to see options ")
         former = self.shown(next(iter(values)))
@@ -322,6 +342,8 @@ def _from_text(kind: Kind, text: str) -> Any:
                 return int(text)
             case "double":
                 return float(text)
+            case "array":
+                return [part.strip() for part in text.split(",") if part.strip()]
             case _:
                 return text
     except (ValueError, KeyError):

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ..catalog.catalog import Catalog
 from ..common.clock import Clock, SystemClock, TestClock
 from ..common.collation import Collation
 from ..common.config import Config, ConfigError
-from ..common.errors import MongoError
+from ..common.errors import BadValue, MongoError
 from ..common.logs import LogMemory, open_logger
 from ..common.values import Document, decode
 from ..kernels import set_object_id_clock
@@ -26,6 +26,7 @@ from .cursors import CursorRegistry
 from .expiry import open_monitor
 from .fail_points import FailPoints
 from .log_file import LogFile
+from .logins import Logins
 from .machine import memory_limit_mib
 from .operations import OperationRegistry
 from .parameters import Parameters, parameter_error
@@ -88,6 +89,16 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
             slow_ms=config.slow_ms,
             memory_bytes=memory_limit_mib() << 20,
         )
+        if config.tls_mode != "disabled":
+            # A server without TLS starts without loading it.
+            from .tls import Tls
+
+            tls = services.tls = Tls(config)
+            parameters.fill("tlsMode", config.tls_mode)
+            parameters.check_before("tlsMode", tls.check_mode)
+            parameters.on_change("tlsMode", partial(setattr, tls, "mode"))
+        else:
+            parameters.check_before("tlsMode", _no_tls)
         _open_data(services, stack)
         await services.catalog.resume()
         await repair_lifetimes(services.catalog, logger)
@@ -99,6 +110,11 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
         # What waits for the lock of fsync is finished, or the rest would wait for it.
         stack.callback(services.write_gate.give_up)
         yield services
+
+
+def _no_tls(mode: Any) -> None:
+    if mode != "disabled":
+        raise BadValue(f"Illegal state transition for tlsMode, attempt to change from disabled to {mode}")
 
 
 def _number_ids_by(clock: TestClock, stack: AsyncExitStack) -> None:
@@ -151,6 +167,7 @@ def _open_data(services: Services, stack: AsyncExitStack) -> None:
     services.catalog.load()
     stack.push_async_callback(services.catalog.close)
     services.users = UserStore(services.engine, services.catalog)
+    services.logins = Logins()
     if services.config.auth:
         services.authorize = check
 

@@ -5,9 +5,11 @@ from typing import Final
 
 from bson import Int64
 
+from ...common.config import ConfigError
 from ...common.errors import (
     FailedToParse,
     IllegalOperation,
+    InvalidSSLConfiguration,
     Location,
 )
 from ...common.limits import FEATURE_COMPATIBILITY_VERSION
@@ -136,16 +138,28 @@ class SetFeatureCompatibilityVersion(Command):
 
 
 class RotateCertificates(Command):
-    """`rotateCertificates`: reads certificates again; there are none yet."""
+    """`rotateCertificates`: reads the certificates again, for the connections that begin from now on."""
 
     name = "rotateCertificates"
     summary = "Reads certificates again."
     admin_only = True
 
     async def run(self, context: Context, request: Request) -> Document:
-        """Answer `{}`."""
+        """Answer `{}`; 140 where the files cannot be used, and those of before stay."""
         fields = Fields(request, known=("message",))
-        fields.take_string("message", default=None)
+        message = fields.take_string("message", default=None)
+        services = context.services
+        if services.tls is None:
+            return {}
+        # TLS is loaded where it is spoken.
+        from ..tls import reload_certificates
+
+        if message is not None:
+            services.logger.info("Rotating certificates", component="NETWORK", message=message)
+        try:
+            reload_certificates(services)
+        except ConfigError as error:
+            raise InvalidSSLConfiguration(str(error)) from error
         return {}
 
 

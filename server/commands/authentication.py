@@ -14,9 +14,11 @@ from ...common.errors import (
     MongoError,
     ProtocolError,
     TypeMismatch,
+    UserNotFound,
 )
 from ...common.values import Document, is_string, type_name
 from ..context import Client, Context, Request, Services
+from ..logins import EXTERNAL, fail, welcome
 from ..scram import (
     MECHANISMS,
     Mechanism,
@@ -31,6 +33,7 @@ from .base import Command
 
 _CONVERSATION_ID: Final = 1
 _KEY: Final = "login"
+_BY_CERTIFICATE: Final = "MONGODB-X509"
 
 
 @dataclass(slots=True)
@@ -38,9 +41,11 @@ class _Login:
     """A login under way on a connection."""
 
     conversation: ScramConversation
+    mechanism: Mechanism
     user: str
     database: str
     skip_empty_exchange: bool
+    speculative: bool
     proven: bool = False
 
 
@@ -55,7 +60,16 @@ def _payload(value: Any) -> bytes:
     raise TypeMismatch("Wrong type for field (payload), expected binData or string")
 
 
-def start(services: Services, client: Client, mechanism: Any, payload: bytes, database: str, options: Any) -> Document:
+def start(
+    services: Services,
+    client: Client,
+    mechanism: Any,
+    payload: bytes,
+    database: str,
+    options: Any,
+    *,
+    speculative: bool = False,
+) -> Document:
     """Begin a login and answer the client's first message: the body of a saslStart.
 
     Raises:
@@ -66,6 +80,9 @@ def start(services: Services, client: Client, mechanism: Any, payload: bytes, da
     known: Mechanism | None = next((name for name in MECHANISMS if name == mechanism), None)
     if known is None or known not in services.parameters.get("authenticationMechanisms"):
         raise MechanismUnavailable(f"Received authentication for mechanism {mechanism} which is not enabled")
+    tried = services.logins.by_mechanism[known]
+    tried.received += 1
+    tried.speculative_received += speculative
     user = user_of_first_message(payload)
     store: UserStore = services.users
     document = store.user(user, database)
@@ -80,23 +97,60 @@ def start(services: Services, client: Client, mechanism: Any, payload: bytes, da
     conversation = ScramConversation(known, credentials)
     reply = conversation.first(payload)
     skip = isinstance(options, dict) and bool(options.get("skipEmptyExchange"))
-    client.extra[_KEY] = _Login(conversation, user, database, skip)
+    client.extra[_KEY] = _Login(conversation, known, user, database, skip, speculative)
     return {"conversationId": _CONVERSATION_ID, "done": False, "payload": reply}
 
 
 def speculate(services: Services, client: Client, spec: Any) -> Document | None:
     """What hello answers to `speculativeAuthenticate`; None on any failure, after which clients start over."""
-    if not isinstance(spec, dict) or "saslStart" not in spec:
+    if not isinstance(spec, dict):
         return None
     try:
+        if "authenticate" in spec and spec.get("mechanism") == _BY_CERTIFICATE:
+            return by_certificate(services, client, spec.get("user"), spec.get("db", EXTERNAL), speculative=True)
         database = spec.get("db")
-        if not isinstance(database, str):
+        if "saslStart" not in spec or not isinstance(database, str):
             return None
         return start(
-            services, client, spec.get("mechanism"), _payload(spec.get("payload")), database, spec.get("options")
+            services,
+            client,
+            spec.get("mechanism"),
+            _payload(spec.get("payload")),
+            database,
+            spec.get("options"),
+            speculative=True,
         )
     except MongoError:
         return None
+
+
+def by_certificate(services: Services, client: Client, user: Any, database: str, *, speculative: bool) -> Document:
+    """Log in as whom the client's certificate names: the reply to `authenticate`.
+
+    Raises:
+        ProtocolError: the database is not `$external`.
+        UserNotFound: the certificate is good, and nobody of its name is known.
+        AuthenticationFailed: there is no certificate, or it is somebody else's; the message says why.
+    """
+    tried = services.logins.by_mechanism[_BY_CERTIFICATE]
+    tried.received += 1
+    tried.speculative_received += speculative
+    if client.tls is None:
+        raise AuthenticationFailed("No SSLPeerInfo available")
+    subject = client.tls.subject
+    if not subject:
+        raise AuthenticationFailed("No verified subject name available from client")
+    if user is not None and user not in ("", subject):
+        raise AuthenticationFailed("There is no x.509 client certificate matching the user.")
+    if database != EXTERNAL:
+        raise ProtocolError("X.509 authentication must always use the $external database.")
+    if _BY_CERTIFICATE not in services.parameters.get("authenticationMechanisms"):
+        raise AuthenticationFailed("x.509 authentication is disabled.")
+    store: UserStore = services.users
+    if store.user(subject, EXTERNAL) is None:
+        raise UserNotFound(f'Could not find user "{subject}" for db "{EXTERNAL}"')
+    welcome(services, client, _BY_CERTIFICATE, subject, EXTERNAL, speculative=speculative)
+    return {"dbname": EXTERNAL, "user": subject}
 
 
 def mechanisms_of(services: Services, name: Any) -> list[str] | None:
@@ -109,6 +163,7 @@ def mechanisms_of(services: Services, name: Any) -> list[str] | None:
         raise TypeMismatch(
             f"BSON field 'hello.saslSupportedMechs' is the wrong type '{type_name(name)}', expected type 'string'"
         )
+    services.logins.mechanisms_asked += 1
     database, dot, user = name.partition(".") if is_string(name) else ("", "", "")
     if not dot:
         raise BadValue("UserName must contain a '.' separated database.user pair")
@@ -159,24 +214,19 @@ class SaslContinue(Command):
             raise ProtocolError("No SASL session state found")
         if number != _CONVERSATION_ID:
             raise ProtocolError("sasl: Mismatched conversation id")
-        if login.proven:
-            del client.extra[_KEY]
-            client.user = (login.user, login.database)
-            return {"conversationId": _CONVERSATION_ID, "done": True, "payload": b""}
+        done = login.proven or login.skip_empty_exchange
         try:
-            reply = login.conversation.final(payload)
+            reply = b"" if login.proven else login.conversation.final(payload)
+            if done:
+                del client.extra[_KEY]
+                welcome(services, client, login.mechanism, login.user, login.database, speculative=login.speculative)
         except AuthenticationFailed:
-            del client.extra[_KEY]
-            services.logger.warning(
-                "Authentication failed", user=login.user, db=login.database, remote=client.peer, reason="wrong proof"
-            )
+            client.extra.pop(_KEY, None)
+            reason = "a restriction is not met" if login.proven else "wrong user, password or address"
+            await fail(services, client, request.operation, login.user, login.database, reason)
             raise
-        if login.skip_empty_exchange:
-            del client.extra[_KEY]
-            client.user = (login.user, login.database)
-        else:
-            login.proven = True
-        return {"conversationId": _CONVERSATION_ID, "done": login.skip_empty_exchange, "payload": reply}
+        login.proven = True
+        return {"conversationId": _CONVERSATION_ID, "done": done, "payload": reply}
 
 
 class Logout(Command):
@@ -195,7 +245,7 @@ class Logout(Command):
 
 
 class Authenticate(Command):
-    """`authenticate`: certificates, which this server does not take yet."""
+    """`authenticate`: login by a certificate."""
 
     name = "authenticate"
     summary = "Login by a certificate."
@@ -203,9 +253,18 @@ class Authenticate(Command):
     in_api_version_1 = True
 
     async def run(self, context: Context, request: Request) -> Document:
-        """Refuse."""
+        """Answer `{dbname, user}`; 18 without a certificate, 11 for one of an unknown user."""
+        client, services = context.client, context.services
         mechanism = request.body.get("mechanism")
-        if mechanism in MECHANISMS:
+        user = request.body.get("user")
+        if mechanism != _BY_CERTIFICATE:
             # Passwords are proven by saslStart.
             raise AuthenticationFailed("Authentication failed.")
-        raise MechanismUnavailable(f"Received authentication for mechanism {mechanism} which is not enabled")
+        try:
+            return by_certificate(services, client, user, request.database, speculative=False)
+        except (AuthenticationFailed, UserNotFound) as error:
+            name = client.tls.subject if client.tls is not None else str(user)
+            await fail(services, client, request.operation, name, request.database, error.message)
+            if isinstance(error, UserNotFound):
+                raise
+            raise AuthenticationFailed("Authentication failed.") from error

@@ -25,6 +25,7 @@ from ..version import package_version
 from .arguments import Fields
 from .base import Command
 
+_PASSWORD: Final = "--tlsCertificateKeyFilePassword"
 _BITS: Final = struct.calcsize("P") * 8
 
 
@@ -119,7 +120,18 @@ class GetCmdLineOpts(Command):
     async def run(self, context: Context, request: Request) -> Document:
         """Answer `{argv, parsed}`."""
         Fields(request, known=())
-        return {"argv": ["bucketd", *sys.argv[1:]], "parsed": context.services.config.parsed()}
+        return {"argv": ["bucketd", *without_secrets(sys.argv[1:])], "parsed": context.services.config.parsed()}
+
+
+def without_secrets(arguments: list[str]) -> list[str]:
+    """Arguments of a command line with what follows an option of a password hidden."""
+    shown: list[str] = []
+    hide = False
+    for argument in arguments:
+        name, equals, _ = argument.partition("=")
+        shown.append("<password>" if hide else f"{name}=<password>" if equals and name == _PASSWORD else argument)
+        hide = argument == _PASSWORD
+    return shown
 
 
 class ListCommands(Command):

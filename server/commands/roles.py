@@ -18,7 +18,7 @@ from ..roles import GRANTABLE_ACTIONS, Privilege, builtin_privileges, builtin_ro
 from ..users import ROLES, USERS, RoleName, UserStore
 from .arguments import Fields
 from .base import Command
-from .users import identity, role_names
+from .users import identity, restrictions_of, role_names
 
 _NO_ROLES_IN: Final = ("local", "$external")
 _RESOURCES: Final = ({"db", "collection"}, {"cluster"}, {"anyResource"})
@@ -90,11 +90,6 @@ def _without(privileges: Iterable[Privilege], taken: Iterable[Privilege]) -> lis
     return _together(left)
 
 
-def _no_restrictions(fields: Fields) -> None:
-    if fields.take_list("authenticationRestrictions", default=None):
-        raise NotImplemented("authenticationRestrictions are not supported")
-
-
 def _existing(store: UserStore, name: RoleName) -> Document:
     """The stored role.
 
@@ -141,7 +136,7 @@ class CreateRole(Command):
         name = RoleName(fields.take_string(self.name), request.database)
         privileges = _privileges(fields, required=True) or []
         roles = role_names(fields, "roles", required=True) or []
-        _no_restrictions(fields)
+        restrictions = restrictions_of(fields, self.name)
         fields.finish()
         if not name.role:
             raise BadValue("Role name must be non-empty")
@@ -152,18 +147,16 @@ class CreateRole(Command):
         _check_inherited(store, name, roles)
         if store.role(name) is not None:
             raise Location(51002, f'Role "{name}" already exists')
-        await store.change(
-            ROLES,
-            put=[
-                {
-                    "_id": identity(name.database, name.role),
-                    "role": name.role,
-                    "db": name.database,
-                    "privileges": [privilege.to_document() for privilege in privileges],
-                    "roles": [role.to_document() for role in roles],
-                }
-            ],
-        )
+        document: Document = {
+            "_id": identity(name.database, name.role),
+            "role": name.role,
+            "db": name.database,
+            "privileges": [privilege.to_document() for privilege in privileges],
+            "roles": [role.to_document() for role in roles],
+        }
+        if restrictions:
+            document["authenticationRestrictions"] = restrictions
+        await store.change(ROLES, put=[document])
         return {}
 
 
@@ -181,9 +174,9 @@ class UpdateRole(Command):
         name = RoleName(fields.take_string(self.name), request.database)
         privileges = _privileges(fields, required=False)
         roles = role_names(fields, "roles", required=False)
-        _no_restrictions(fields)
+        restrictions = restrictions_of(fields, self.name)
         fields.finish()
-        if privileges is None and roles is None and not fields.has("authenticationRestrictions"):
+        if privileges is None and roles is None and restrictions is None:
             raise BadValue("Must specify at least one field to update in updateRole")
         document = _existing(store, name)
         if privileges is not None:
@@ -191,6 +184,10 @@ class UpdateRole(Command):
         if roles is not None:
             _check_inherited(store, name, roles)
             document["roles"] = [role.to_document() for role in roles]
+        if restrictions:
+            document["authenticationRestrictions"] = restrictions
+        elif restrictions is not None:
+            document.pop("authenticationRestrictions", None)
         await store.change(ROLES, put=[document])
         return {}
 
@@ -368,7 +365,11 @@ class RolesInfo(Command):
                     privilege.to_document() for privilege in store.privileges([name, *closure]).privileges
                 ]
             if show_restrictions:
-                row |= {"authenticationRestrictions": [], "inheritedAuthenticationRestrictions": []}
+                own = (document or {}).get("authenticationRestrictions")
+                named = (store.role(role) or {} for role in closure)
+                beyond = [role["authenticationRestrictions"] for role in named if "authenticationRestrictions" in role]
+                row["authenticationRestrictions"] = [own] if own else []
+                row["inheritedAuthenticationRestrictions"] = [*([own] if own else []), *beyond]
             rows.append(row)
         return {"roles": rows}
 

@@ -14,6 +14,7 @@ from ..context import Context, Request, Services
 from ..machine import host_name, page_faults, processor_seconds, resident_and_virtual_mib
 from ..version import package_version
 from .base import Command
+from .security_status import ingress, security, transport_security
 
 Section = Callable[[Services], Document]
 
@@ -170,6 +171,7 @@ def _metrics(services: Services) -> Document:
             "returned": Int64(counters.documents_returned),
             "updated": Int64(counters.documents_updated),
         },
+        "network": ingress(services),
         "queryExecutor": {
             "scanned": Int64(counters.keys_scanned),
             "scannedObjects": Int64(counters.documents_scanned),
@@ -212,10 +214,6 @@ def _opcounters(services: Services) -> Document:
 
 def _opcounters_repl(services: Services) -> Document:
     return {name: Int64(0) for name in ("insert", "query", "update", "delete", "getmore", "command")}
-
-
-def _security(services: Services) -> Document:
-    return {"authentication": {"saslSupportedMechsReceived": Int64(0), "mechanisms": {}}}
 
 
 def _storage_engine(services: Services) -> Document:
@@ -265,9 +263,10 @@ SECTIONS: Final[Mapping[str, Section]] = MappingProxyType(
         "network": _network,
         "opcounters": _opcounters,
         "opcountersRepl": _opcounters_repl,
-        "security": _security,
+        "security": security,
         "storageEngine": _storage_engine,
         "transactions": _transactions,
+        "transportSecurity": transport_security,
     }
 )
 """The sections of this file; others come from `services.status_sections`."""

@@ -6,15 +6,18 @@ from typing import Any, Final
 
 from bson import Binary
 
-from ...common.errors import BadValue, Location, NotImplemented, TypeMismatch, UserNotFound
-from ...common.values import Document
+from ...common.errors import BadValue, Location, TypeMismatch, UserNotFound
+from ...common.values import Document, type_name
+from ...query.match.parse import parse_filter
 from ..context import Context, Request
+from ..restrictions import network_of
 from ..scram import DEFAULT_ITERATIONS, MECHANISMS, Mechanism, ScramCredentials
 from ..users import USERS, RoleName, UserStore
 from .arguments import Fields
 from .base import Command
 
 _EXTERNAL: Final = "$external"
+_RESTRICTED_BY: Final = ("clientSource", "serverAddress")
 
 
 def role_names(fields: Fields, name: str, *, required: bool) -> list[RoleName] | None:
@@ -86,14 +89,34 @@ def _credentials(context: Context, mechanisms: list[Mechanism], user: str, passw
     }
 
 
-def _restrictions(fields: Fields) -> list[Document] | None:
+def restrictions_of(fields: Fields, command: str) -> list[Document] | None:
+    """`authenticationRestrictions` as it is stored, each row with those fields that it has; None where not given.
+
+    Raises:
+        TypeMismatch, IDLUnknownField: a row is no document of these fields.
+        UnsupportedFormat: an address cannot be read.
+    """
     rows = fields.take_list("authenticationRestrictions", default=None)
-    for row in rows or ():
+    if rows is None:
+        return None
+    stored: list[Document] = []
+    for row in rows:
         if not isinstance(row, dict):
-            raise TypeMismatch("authenticationRestrictions must be an array of objects")
-        if row:
-            raise NotImplemented("authenticationRestrictions are not supported")
-    return rows
+            raise TypeMismatch(
+                f"BSON field '{command}.authenticationRestrictions' is the wrong type '{type_name(row)}', expected "
+                "type 'object'"
+            )
+        inner = Fields(row, f"{command}.authenticationRestrictions")
+        kept: Document = {}
+        for name in _RESTRICTED_BY:
+            addresses = inner.take_list(name, default=None)
+            if addresses is not None:
+                for address in addresses:
+                    network_of(address)
+                kept[name] = list(addresses)
+        inner.finish()
+        stored.append(kept)
+    return stored
 
 
 class CreateUser(Command):
@@ -113,7 +136,7 @@ class CreateUser(Command):
         custom = fields.take_document("customData", default=None)
         digest = fields.take_bool("digestPassword", default=True)
         mechanisms = _mechanisms(fields, digest)
-        restrictions = _restrictions(fields)
+        restrictions = restrictions_of(fields, self.name)
         fields.finish()
         database = request.database
         if not user:
@@ -125,6 +148,8 @@ class CreateUser(Command):
                 "Must provide a 'pwd' field for all user documents, except those with '$external' as the"
                 " user's source db"
             )
+        if password is not None and database == _EXTERNAL:
+            raise BadValue("Cannot set the password for users defined on the '$external' database")
         if not digest:
             raise BadValue("digestPassword: false is not supported; send the password itself")
         store.check_roles(roles)
@@ -164,7 +189,7 @@ class UpdateUser(Command):
         roles = role_names(fields, "roles", required=False)
         custom = fields.take_document("customData", default=None)
         digest = fields.take_bool("digestPassword", default=True)
-        restrictions = _restrictions(fields)
+        restrictions = restrictions_of(fields, self.name)
         given_mechanisms = fields.has("mechanisms")
         mechanisms = _mechanisms(fields, digest)
         fields.finish()
@@ -172,6 +197,8 @@ class UpdateUser(Command):
             raise BadValue("Must specify at least one field to update in updateUser")
         document = dict(existing_user(store, user, request.database))
         if password is not None:
+            if request.database == _EXTERNAL:
+                raise BadValue("Cannot set the password for users defined on the '$external' database")
             document["credentials"] = _credentials(context, mechanisms, user, password)
         elif given_mechanisms:
             kept = {name: value for name, value in document["credentials"].items() if name in mechanisms}
@@ -183,6 +210,10 @@ class UpdateUser(Command):
             document["roles"] = [role.to_document() for role in roles]
         if custom is not None:
             document["customData"] = custom
+        if restrictions:
+            document["authenticationRestrictions"] = restrictions
+        elif restrictions is not None:
+            document.pop("authenticationRestrictions", None)
         await store.change(USERS, put=[document])
         return {}
 
@@ -285,9 +316,9 @@ class UsersInfo(Command):
         show_custom = fields.take_bool("showCustomData", default=True)
         show_privileges = fields.take_bool("showPrivileges", default=False)
         show_restrictions = fields.take_bool("showAuthenticationRestrictions", default=False)
-        if fields.take_document("filter", default=None) is not None:
-            raise NotImplemented("usersInfo with a filter is not supported")
+        condition = fields.take_document("filter", default=None)
         fields.finish()
+        wanted = None if condition is None else parse_filter(condition).compile()
         users = []
         for row in _asked_users(store, asked, request.database):
             shown: Document = {name: row[name] for name in ("_id", "userId", "user", "db") if name in row}
@@ -305,7 +336,8 @@ class UsersInfo(Command):
                 shown["inheritedPrivileges"] = [
                     privilege.to_document() for privilege in store.privileges(names).privileges
                 ]
-            users.append(shown)
+            if wanted is None or wanted(shown):
+                users.append(shown)
         return {"users": users}
 
 

@@ -135,3 +135,74 @@ def test_users_survive_a_restart(guarded: ServerProcess) -> None:
     guarded.start()
     with login(guarded, "boss", PASSWORD) as client:
         assert client["db"]["t"].find_one() is None
+
+
+def test_where_a_user_may_come_from(guarded: ServerProcess, boss: Client) -> None:
+    here, elsewhere = ["127.0.0.0/8", "::1"], ["192.0.2.1"]
+    allowed = [
+        [{"clientSource": here}],
+        [{"clientSource": elsewhere}, {"clientSource": here, "serverAddress": ["127.0.0.1"]}],
+        [{}],
+    ]
+    refused = [
+        [{"clientSource": elsewhere}],
+        [{"clientSource": here, "serverAddress": elsewhere}],
+        [{"clientSource": []}],
+    ]
+    boss.admin.command("createUser", "placed", pwd="x", roles=[])
+    for restrictions, number in [*((row, None) for row in allowed), *((row, 18) for row in refused)]:
+        boss.admin.command("updateUser", "placed", authenticationRestrictions=restrictions)
+        with login(guarded, "placed", "x") as client:
+            if number is None:
+                assert client.admin.command("connectionStatus")["authInfo"]["authenticatedUsers"]
+            else:
+                assert refusal(lambda client=client: client.admin.command("ping")) == number
+    (shown,) = boss.admin.command("usersInfo", "placed", showAuthenticationRestrictions=True)["users"]
+    assert shown["authenticationRestrictions"] == refused[-1]
+    boss.admin.command("updateUser", "placed", authenticationRestrictions=[])
+    boss.admin.command(
+        "createRole", "far", privileges=[], roles=[], authenticationRestrictions=[{"clientSource": elsewhere}]
+    )
+    boss.admin.command("createRole", "heir", privileges=[], roles=["far"])
+    boss.admin.command("grantRolesToUser", "placed", roles=["heir"])
+    with login(guarded, "placed", "x") as client:
+        assert refusal(lambda: client.admin.command("ping")) == 18
+    (role,) = boss.admin.command("rolesInfo", "heir", showAuthenticationRestrictions=True)["roles"]
+    assert role["authenticationRestrictions"] == []
+    assert role["inheritedAuthenticationRestrictions"] == [[{"clientSource": elsewhere}]]
+    for wrong, number in ((5, 12), ("nowhere", 12), ("127.0.0.1/x", 12), ("127.0.0.1/33", 12)):
+        row = [{"clientSource": [wrong]}]
+        command = {"updateUser": "placed", "authenticationRestrictions": row}
+        assert refusal(lambda command=command: boss.admin.command(command)) == number
+    assert (
+        refusal(lambda: boss.admin.command("updateUser", "placed", authenticationRestrictions=[{"from": 1}])) == 40415
+    )
+
+
+def test_users_are_shown_by_a_filter(boss: Client) -> None:
+    boss["shown"].command("createUser", "a", pwd="x", roles=["read"], customData={"team": 1})
+    boss["shown"].command("createUser", "b", pwd="x", roles=[], customData={"team": 2})
+    shown = boss["shown"].command("usersInfo", 1, filter={"customData.team": 2})["users"]
+    assert [row["_id"] for row in shown] == ["shown.b"]
+    everywhere = boss.admin.command("usersInfo", {"forAllDBs": True}, filter={"roles.role": "read", "db": "shown"})
+    assert [row["_id"] for row in everywhere["users"]] == ["shown.a"]
+
+
+def test_failures_are_answered_later_each_time_and_logged(start_server: Callable[..., ServerProcess]) -> None:
+    own = start_server("--auth", "--setParameter", "authFailedDelayMs=10")
+    with Client(own.uri) as first:
+        first.admin.command("createUser", "boss", pwd="secret word", roles=["root"])
+    for _ in range(3):
+        with login(own, "boss", "wrong word") as client:
+            assert refusal(lambda client=client: client.admin.command("ping")) == 18
+    with login(own, "boss", "secret word") as client:
+        counted = client.admin.command("serverStatus")["security"]["authentication"]["mechanisms"]["SCRAM-SHA-256"]
+        assert counted["authenticate"]["received"] - counted["authenticate"]["successful"] == 3
+        with login(own, "boss", "wrong word") as wrong:
+            assert refusal(lambda: wrong.admin.command("ping")) == 18
+        logged = client.admin.command("getLog", "global")["log"]
+    failures = [line["attr"] for line in own.events() if line["msg"] == "Authentication failed"]
+    # A login that succeeds in between begins anew.
+    assert [failure["delayMillis"] for failure in failures] == [10, 20, 40, 10]
+    assert {failure["user"] for failure in failures} == {"boss"}
+    assert not any(secret in line for line in [*own.lines, *logged] for secret in ("secret word", "wrong word"))
