@@ -9,6 +9,8 @@ from ._native import (
     BucketError,
     Collator,
     FlatKeyMaker,
+    GroupExtremes,
+    GroupSums,
     IndexEntryReader,
     IndexKeyMaker,
     IndexRefused,
@@ -47,11 +49,13 @@ from ._native import (
     set_object_id_clock,
     split_documents,
     unpack_columns,
+    unpack_columns_beside,
     unpack_many,
     unpack_rows,
     validate_bucket,
     validate_document,
     with_id,
+    within_sums,
 )
 
 __all__ = [
@@ -63,6 +67,8 @@ __all__ = [
     "BucketError",
     "Collator",
     "FlatKeyMaker",
+    "GroupExtremes",
+    "GroupSums",
     "IndexEntryReader",
     "IndexKeyMaker",
     "IndexRefused",
@@ -101,9 +107,11 @@ __all__ = [
     "set_object_id_clock",
     "split_documents",
     "unpack_columns",
+    "unpack_columns_beside",
     "unpack_many",
     "unpack_rows",
     "validate_bucket",
     "validate_document",
     "with_id",
+    "within_sums",
 ]

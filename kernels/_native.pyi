@@ -640,6 +640,89 @@ def unpack_columns(buckets: Sequence[bytes], time_field: str, fields: Sequence[s
     Lets other threads run.
     """
 
+def unpack_columns_beside(
+    buckets: Sequence[bytes], time_field: str, fields: Sequence[str], threads: int
+) -> list[BucketColumns]:
+    """`unpack_columns` of some buckets on each of up to so many threads; together they are all buckets, in order."""
+
+@final
+class GroupSums:
+    """The sums of groups. Groups are numbered slots; rows from `starts[i]` to `stops[i]` belong to `slots[i]`.
+
+    Raises:
+        ValueError: a run leaves the rows, or a slot is not below `groups`.
+    """
+
+    def add_whole(
+        self,
+        groups: int,
+        wide: bool,
+        values: NDArray[np.int64],
+        present: NDArray[np.bool_] | None,
+        starts: NDArray[np.int64],
+        stops: NDArray[np.int64],
+        slots: NDArray[np.int64],
+    ) -> None:
+        """Take whole numbers, of 64 bits if `wide`. Lets other threads run."""
+
+    def add_doubles(
+        self,
+        groups: int,
+        values: NDArray[np.float64],
+        present: NDArray[np.bool_] | None,
+        starts: NDArray[np.int64],
+        stops: NDArray[np.int64],
+        slots: NDArray[np.int64],
+    ) -> bool:
+        """Take doubles; False, and nothing done, where `within_sums` says no. Lets other threads run."""
+
+    def add_constant(self, groups: int, value: int, counts: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        """Take a whole number `counts[i]` times for `slots[i]`."""
+
+    def kept(self, slot: int) -> tuple[str, bool, list[float], float, bool, int]:
+        """Sum of the whole numbers, whether any was wide, doubles whose exact sum is that of the finite doubles, the sum of
+        the others, whether there was any double, and how many numbers there were."""
+
+    def results(
+        self, start: int, stop: int
+    ) -> tuple[NDArray[np.uint8], list[int], NDArray[np.float64], NDArray[np.uint64]]:
+        """Of each slot the type of the sum (16 or 18 for whole numbers, 1), the sum of the whole numbers, the sum of all
+        where there was a double, and how many numbers there were."""
+
+def within_sums(values: NDArray[np.float64]) -> bool:
+    """Whether doubles may be added up: none is so large that a sum of them might leave the doubles on its way."""
+
+@final
+class GroupExtremes:
+    """The least or greatest values of groups; runs, slots and errors as for `GroupSums`."""
+
+    def __new__(cls, greatest: bool) -> GroupExtremes: ...
+    def add_whole(
+        self,
+        groups: int,
+        kind: int,
+        values: NDArray[np.int64],
+        present: NDArray[np.bool_] | None,
+        starts: NDArray[np.int64],
+        stops: NDArray[np.int64],
+        slots: NDArray[np.int64],
+    ) -> None:
+        """Take int32, int64 or dates, by their type byte."""
+
+    def add_doubles(
+        self,
+        groups: int,
+        values: NDArray[np.float64],
+        present: NDArray[np.bool_] | None,
+        starts: NDArray[np.int64],
+        stops: NDArray[np.int64],
+        slots: NDArray[np.int64],
+    ) -> None:
+        """Take doubles."""
+
+    def results(self, start: int, stop: int) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64]]:
+        """Of each slot the type byte (0 where it has no value), and the value where it is whole or a double."""
+
 def bucket_summary(bucket: bytes, time_field: str) -> tuple[int, int, bool, int, int]:
     """Count, version, closed, and control.min and control.max of the time (milliseconds) of a bucket.
 

@@ -9,14 +9,16 @@ from bson import DatetimeMS
 from ..common.errors import error_for
 from ..common.values import MISSING, Document, decode
 from ..kernels import BucketError, bucket_summary, unpack_many
+from ..query.columns.batch import ColumnBatch
 from ..query.columns.compute import filter_mask
 from ..query.match.base import MatchNode
 from ..query.plan.batches import Batch, RowBatch
 from ..query.plan.nodes import PlanNode, Run
-from .columns import column_batch
+from .columns import column_batches
 
 _BUCKETS_AT_ONCE: Final = 8
-_BUCKETS_OF_COLUMNS: Final = 32
+_BUCKETS_OF_COLUMNS: Final = 256
+_COLUMNS_AT_ONCE: Final = 1024
 
 Predicate = Callable[[Document], bool]
 
@@ -85,7 +87,8 @@ class UnpackBuckets(PlanNode):
         self._in_order = in_order
         self._columnar = columnar and include is not None and not computed and not in_order
         if self._columnar:
-            self._at_once = _BUCKETS_OF_COLUMNS
+            wide = max(len(self._include or ()), 1)
+            self._at_once = max(min(_BUCKETS_OF_COLUMNS, _COLUMNS_AT_ONCE // wide), 32)
         self.buckets = 0
 
     def batches(self, run: Run) -> Iterator[Batch | None]:
@@ -100,31 +103,38 @@ class UnpackBuckets(PlanNode):
             raws = batch.raws()
             for start in range(0, len(raws), self._at_once):
                 some = raws[start : start + self._at_once]
-                rows = self._columns(some, matches) if self._columnar else self._unpack(some, matches, whole)
-                if left is not None:
-                    rows = rows.slice(0, left)
-                    left -= len(rows)
-                self.stats.advanced += len(rows)
-                yield rows if len(rows) else None
-                if left == 0:
-                    return
+                if self._columnar:
+                    found: list[Batch] = self._columns(some, matches)
+                else:
+                    found = [self._unpack(some, matches, whole)]
+                for rows in found:
+                    if left is not None:
+                        rows = rows.slice(0, left)
+                        left -= len(rows)
+                    self.stats.advanced += len(rows)
+                    yield rows if len(rows) else None
+                    if left == 0:
+                        return
         self.stats.eof = True
 
     def describe_stats(self) -> Document:
         """See `PlanNode.describe_stats`."""
         return {"nBucketsUnpacked": self.buckets}
 
-    def _columns(self, buckets: Sequence[bytes], matches: Predicate | None) -> Batch:
+    def _columns(self, buckets: Sequence[bytes], matches: Predicate | None) -> list[Batch]:
         """The measurements as columns, filtered."""
         self.buckets += len(buckets)
         fields = [name for name in self._include or () if name != self._meta_field]
         # The filter may ask for the time where nobody else does.
         fields += [] if self._time_field in fields else [self._time_field]
         try:
-            batch = column_batch(buckets, self._time_field, self._meta_field, fields)
+            batches = column_batches(buckets, self._time_field, self._meta_field, fields)
         except BucketError as error:
             code, message = error.args
             raise error_for(int(code), str(message)) from error
+        return [self._filtered(batch, matches) for batch in batches]
+
+    def _filtered(self, batch: ColumnBatch, matches: Predicate | None) -> ColumnBatch:
         if matches is None or self._event_filter is None:
             return batch
         mask = filter_mask(self._event_filter, batch)

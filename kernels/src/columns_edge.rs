@@ -1,6 +1,7 @@
 //! The edge to Python of the columns of many buckets.
 
 use crate::columns::{Columns, Data};
+use crate::unpack::Failure;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyIndexError, PyKeyError};
 use pyo3::prelude::*;
@@ -185,8 +186,42 @@ fn unpack_columns(
     Ok(BucketColumns { columns })
 }
 
+/// The same, some buckets on each of several threads.
+#[pyfunction]
+fn unpack_columns_beside(
+    py: Python<'_>,
+    buckets: Vec<Bound<'_, PyBytes>>,
+    time_field: &str,
+    fields: Vec<String>,
+    threads: usize,
+) -> PyResult<Vec<BucketColumns>> {
+    let raws: Vec<&[u8]> = buckets.iter().map(|bucket| bucket.as_bytes()).collect();
+    let share = raws.len().div_ceil(threads.clamp(1, 64)).max(1);
+    let unpack = |raws: &[&[u8]]| Columns::unpack(raws, time_field.as_bytes(), Some(&fields));
+    let parts: Vec<Result<Columns, Failure>> = py.detach(|| {
+        std::thread::scope(|scope| {
+            let (own, others) = raws.split_at(share.min(raws.len()));
+            let beside: Vec<_> = others
+                .chunks(share)
+                .map(|part| scope.spawn(move || unpack(part)))
+                .collect();
+            let first = unpack(own);
+            let rest = beside.into_iter().map(|part| {
+                part.join()
+                    .unwrap_or_else(|_| Err(Failure::new(1, "unpacking failed")))
+            });
+            [first].into_iter().chain(rest).collect()
+        })
+    });
+    parts
+        .into_iter()
+        .map(|columns| Ok(BucketColumns { columns: columns? }))
+        .collect()
+}
+
 /// Add these functions to the module.
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<BucketColumns>()?;
+    module.add_function(wrap_pyfunction!(unpack_columns_beside, module)?)?;
     module.add_function(wrap_pyfunction!(unpack_columns, module)?)
 }

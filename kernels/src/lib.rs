@@ -21,6 +21,8 @@ mod decimal;
 mod documents;
 mod documents_edge;
 mod elements;
+mod gather;
+mod gather_edge;
 mod index_edge;
 mod index_keys;
 mod key_values;
@@ -46,6 +48,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     documents_edge::add(module)?;
     bucket_edge::add(module)?;
     columns_edge::add(module)?;
+    gather_edge::add(module)?;
     unpack_edge::add(module)?;
     index_edge::add(module)?;
     special::edge::add(module)

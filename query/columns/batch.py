@@ -66,17 +66,35 @@ class Column:
 
 @dataclass(slots=True)
 class Shared:
-    """What is the same for all rows of a segment: the name of the field, the segments' values, and which of them are equal.
+    """What is the same for all rows of a segment: the name of the field, and of each segment the value.
 
     Attributes:
         name: None where segments share nothing.
-        values: one for each segment; MISSING where it has none.
-        numbers: equal numbers where the values are equal.
+        keys: one for each segment; equal for equal values.
+        of: gives the value of a key; MISSING where it has none.
     """
 
     name: str | None
-    values: list[Any]
-    numbers: NDArray[np.int64]
+    keys: Sequence[bytes | None]
+    of: Callable[[bytes | None], Any]
+
+    @property
+    def values(self) -> "SharedValues":
+        """The values, one for each segment."""
+        return SharedValues(self)
+
+
+class SharedValues:
+    """The values of segments, decoded where one is asked for."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+
+    def __len__(self) -> int:
+        return len(self._shared.keys)
+
+    def __getitem__(self, segment: int) -> Any:
+        return self._shared.of(self._shared.keys[segment])
 
 
 class ColumnBatch(Batch):
@@ -85,34 +103,38 @@ class ColumnBatch(Batch):
     def __init__(
         self,
         columns: Callable[[str], Column],
-        segments: NDArray[np.int64],
+        offsets: Positions,
         shared: Shared,
         build: Callable[[Positions], list[bytes]],
         *,
         time_field: str,
         positions: Positions | None = None,
+        in_order: bool = True,
     ) -> None:
         """Wrap arrays.
 
         Args:
             columns: gives the whole column of a field.
-            segments: the segment of each row, of the whole columns.
+            offsets: where the rows of each segment begin in the whole columns, and at last how many rows there are.
             build: makes raw documents of rows, by their places in the whole columns.
             time_field: the column that always holds a date.
             positions: the rows that are in the batch; None for all.
+            in_order: whether the positions ascend.
         """
         self._columns = columns
-        self._segments = segments
+        self._offsets = offsets
         self.shared = shared
         self._build = build
         self.time_field = time_field
         self._positions = positions
+        self._in_order = in_order
+        self._segments: Positions | None = None
         self._raws: list[bytes] | None = None
         self._documents: list[Document] | None = None
         self._cached: dict[str, Column] = {}
 
     def __len__(self) -> int:
-        return len(self._segments) if self._positions is None else len(self._positions)
+        return int(self._offsets[-1]) if self._positions is None else len(self._positions)
 
     def column(self, name: str) -> Column:
         """The values of a field that was unpacked, for the rows of the batch."""
@@ -125,9 +147,19 @@ class ColumnBatch(Batch):
         return column
 
     @property
-    def segments(self) -> NDArray[np.int64]:
+    def bounds(self) -> Positions | None:
+        """Where the rows of each segment begin in the batch, and how many rows there are; None where they are mixed up."""
+        if self._positions is None:
+            return self._offsets
+        return np.searchsorted(self._positions, self._offsets).astype(np.int64) if self._in_order else None
+
+    @property
+    def segments(self) -> Positions:
         """The segment of each row."""
-        return self._segments if self._positions is None else self._segments[self._positions]
+        if self._segments is None:
+            segments = np.repeat(np.arange(len(self._offsets) - 1, dtype=np.int64), np.diff(self._offsets))
+            self._segments = segments if self._positions is None else segments[self._positions]
+        return self._segments
 
     def documents(self) -> list[Document]:
         """See `Batch.documents`; decodes once."""
@@ -139,7 +171,7 @@ class ColumnBatch(Batch):
         """See `Batch.raws`; builds once."""
         if self._raws is None:
             positions = self._positions
-            self._raws = self._build(np.arange(len(self._segments)) if positions is None else positions)
+            self._raws = self._build(np.arange(len(self)) if positions is None else positions)
         return self._raws
 
     def select(self, positions: Sequence[int] | Positions) -> "ColumnBatch":
@@ -147,15 +179,10 @@ class ColumnBatch(Batch):
         chosen = np.asarray(positions, dtype=np.int64)
         return ColumnBatch(
             self._columns,
-            self._segments,
+            self._offsets,
             self.shared,
             self._build,
             time_field=self.time_field,
             positions=chosen if self._positions is None else self._positions[chosen],
+            in_order=self._in_order and bool((chosen[1:] > chosen[:-1]).all()),
         )
-
-
-def segment_numbers(values: Sequence[bytes | None]) -> NDArray[np.int64]:
-    """Equal numbers for equal values."""
-    numbers: dict[bytes | None, int] = {}
-    return np.fromiter((numbers.setdefault(value, len(numbers)) for value in values), dtype=np.int64, count=len(values))

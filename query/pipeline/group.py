@@ -13,7 +13,7 @@ from ...common.values import MISSING, Document, is_string, type_name
 from ..accumulators.base import Accumulator
 from ..accumulators.parse import parse_accumulator
 from ..columns.batch import ColumnBatch
-from ..columns.group import ColumnGroup, column_group
+from ..columns.group import ColumnGroup, ColumnGrouping, column_group
 from ..expression.base import Constant, Expression
 from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
@@ -118,6 +118,14 @@ def _as_grouped(error: MongoError) -> MongoError:
     return error if number is None else Location(number, error.message)
 
 
+def _gather_columns(columns: ColumnGrouping, batch: ColumnBatch, run: Run) -> bool:
+    """Add a batch that is held in columns, as such; False where that cannot be."""
+    try:
+        return columns.gather(batch, run.variables)
+    except MongoError as error:
+        raise _as_grouped(error) from None
+
+
 class GroupNode(StageNode):
     """Groups in a table by key; bounded in memory."""
 
@@ -131,12 +139,31 @@ class GroupNode(StageNode):
             allow_disk_use=run.allow_disk_use,
             folder=run.spill_folder,
         )
+        columns: ColumnGrouping | None = None
+        over_columns = True
         try:
             for batch in self.inputs[0].batches(run):
-                if batch is not None and not self._gather_columns(stage, table, batch, run.variables):
+                if isinstance(batch, ColumnBatch) and over_columns and columns is None:
+                    group = stage.over_columns(batch.time_field, batch.shared.name)
+                    columns = None if group is None else group.begin(run.memory_bytes_max)
+                    over_columns = columns is not None
+                if batch is None:
+                    pass
+                elif isinstance(batch, ColumnBatch) and columns is not None and _gather_columns(columns, batch, run):
+                    if columns.full:
+                        columns.hand_over(table)
+                else:
+                    if columns is not None:
+                        # What came first goes first.
+                        columns.hand_over(table)
                     self._gather(stage, table, batch, run.variables)
                 yield None
-            yield from self._rows(stage, table, run)
+            if columns is not None and table.empty:
+                yield from self._column_rows(stage, columns, run)
+            else:
+                if columns is not None:
+                    columns.hand_over(table)
+                yield from self._rows(stage, table, run)
         finally:
             table.close()
         self.stats.eof = True
@@ -149,12 +176,13 @@ class GroupNode(StageNode):
             "spilledRecords": Int64(spilling.records),
         }
 
-    def _gather_columns(self, stage: Group, table: GroupTable, batch: Batch, variables: dict[str, Any]) -> bool:
-        """Add a batch that is held in columns, as such; False where that cannot be."""
-        if not isinstance(batch, ColumnBatch):
-            return False
-        grouped = stage.over_columns(batch.time_field, batch.shared.name)
-        return grouped is not None and grouped.gather(table, batch, variables)
+    def _column_rows(self, stage: Group, columns: ColumnGrouping, run: Run) -> Iterator[Batch | None]:
+        """The groups, where all of them were gathered in columns."""
+        names = ["_id", *stage.accumulators]
+        for start in range(0, len(columns), run.batch_rows):
+            rows = columns.rows(names, start, min(start + run.batch_rows, len(columns)))
+            self.stats.advanced += len(rows)
+            yield RowBatch(documents=rows)
 
     def _gather(self, stage: Group, table: GroupTable, batch: Batch, variables: dict[str, Any]) -> None:
         key_of, collation = stage.key.evaluate, stage.collation

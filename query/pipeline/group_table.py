@@ -91,6 +91,11 @@ class GroupTable:
         self._files: _Files | None = None
         self.spilling = Spilling() if spilling is None else spilling
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was gathered yet."""
+        return not self._groups and self._files is None
+
     def states(self, key: Any, value: Any) -> list[State]:
         """The states of the group with that key; a new group gets `value` for its `_id`."""
         self.make_room(1)

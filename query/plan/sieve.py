@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ...common.values import Document, decode
+from ...kernels import RawFilter
 from ..match.base import MatchNode, Variables
 from ..match.raw import raw_filter
 from .batches import RowBatch
@@ -18,7 +19,7 @@ class Sieve:
         found = raw_filter(matcher)
         self.useful = found is not None
         """Whether bytes tell anything."""
-        self._filter = None if found is None else found[0]
+        self._filter: RawFilter | None = None if found is None else found[0]
         self._whole = found is not None and found[1]
 
     def keep(
