@@ -1,15 +1,15 @@
 """The newest (or oldest) measurement of each series, from the buckets that can hold it: a step through the index by series."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from ..catalog import documents
 from ..catalog.bucket_reopening import series_index
 from ..catalog.collections import Collection
 from ..catalog.index_specs import IndexSpec
 from ..catalog.timeseries_options import TimeseriesOptions
-from ..common.values import Document, decode
-from ..kernels import bucket_summary, key_string
+from ..common.values import BsonType, Document, decode
+from ..kernels import bucket_summary, find_field, key_string
 from ..query.match.base import AlwaysTrue, MatchNode
 from ..query.match.comparison import Comparison, In
 from ..query.match.logical import And, Or
@@ -21,8 +21,7 @@ from ..query.plan.nodes import PlanNode, Run
 from ..query.sort import SortPattern
 from ..storage.engine import Snapshot
 from ..storage.keys import after
-
-End = Literal["newest", "oldest"]
+from .unpack import End
 
 _SERIES_AT_ONCE = 64
 
@@ -165,7 +164,7 @@ class SeriesEndScan(PlanNode):
 
     def batches(self, run: Run) -> Iterator[Batch | None]:
         """See `PlanNode.batches`."""
-        matches = self.matcher.compile(run.variables)
+        matches = None if isinstance(self.matcher, AlwaysTrue) else self.matcher.compile(run.variables)
         border: bytes | None = None
         done = False
         while not done:
@@ -175,7 +174,7 @@ class SeriesEndScan(PlanNode):
                 if border is None:
                     done = True
                     break
-                if rows and matches(decode(rows[0])):
+                if rows and (matches is None or matches(decode(rows[0]))):
                     found += rows
             self.stats.advanced += len(found)
             yield RowBatch(raws=found) if found else None
@@ -213,7 +212,8 @@ class SeriesEndScan(PlanNode):
         return prefix, rows
 
     def _prefix(self, raw: bytes) -> bytes:
-        from ..common.values import encode
-
-        meta = decode(raw).get("meta")
-        return key_string(encode({"": meta}), [self.of.index.descending[0]])
+        found = find_field(raw, "meta")
+        kind, value = (BsonType.NULL, b"") if found is None else found
+        element = bytes((kind, 0)) + value
+        document = (len(element) + 5).to_bytes(4, "little") + element + b"\0"
+        return key_string(document, [self.of.index.descending[0]])

@@ -8,23 +8,22 @@ changes what a pipeline returns.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..catalog.collections import Collection
 from ..common.collation import Collation
-from ..common.values import Document
 from ..query.match.base import AlwaysTrue, MatchNode
 from ..query.match.comparison import Comparison
 from ..query.match.logical import And, Or
 from ..query.pipeline.base import PipelineContext, Stage
 from ..query.pipeline.group import Count, Group
 from ..query.pipeline.order import Limit, Skip, Sort
-from ..query.pipeline.parse import Pipeline, parse_pipeline
+from ..query.pipeline.parse import Pipeline
 from ..query.pipeline.reshape import Match
 from ..query.sort import parse_sort
 from .bounded_sort import BoundedSort
+from .counts import counted_stages
 from .last_point import SeriesEnds, end_wanted, is_steady, usable_index
-from .predicates import Target, all_of, renamed_expression, widen
+from .predicates import Target, all_of, widen
 from .unpack_stage import UnpackSpec, UnpackStage
 
 
@@ -56,12 +55,12 @@ def rewritten(stages: Sequence[Stage], source: Source, context: PipelineContext)
         return list(stages)
     unpack, behind, filters = _match(unpack, behind, source)
     before += filters
-    counted = _counted(unpack.spec, behind, context)
+    counted = counted_stages(unpack.spec, behind, context)
     if counted is not None:
         return [*before, *counted]
     ends = _series_ends(unpack.spec, before, behind, source)
     if ends is not None:
-        return [ends, _with_fields(unpack, behind), *behind]
+        return [ends, _with_fields(unpack, behind).changed(edge=ends.end), *behind]
     ordered = _ordered(unpack, before, behind, source)
     if ordered is not None:
         return [*before, *ordered]
@@ -154,44 +153,6 @@ def _limit(behind: Sequence[Stage]) -> int | None:
         else:
             return None
     return None
-
-
-def _counted(spec: UnpackSpec, behind: Sequence[Stage], context: PipelineContext) -> list[Stage] | None:
-    """Stages on buckets in the place of a count of measurements, by meta or in all."""
-    if spec.event_filter is not None or not behind:
-        return None
-    first, *others = behind
-    size: Document = {
-        "$cond": [
-            {"$gte": ["$control.version", 2]},
-            "$control.count",
-            {"$size": {"$objectToArray": f"$data.{spec.time_field}"}},
-        ]
-    }
-    if isinstance(first, Count):
-        made = [{"$group": {"_id": None, first.field: {"$sum": size}}}, {"$project": {"_id": 0}}]
-    elif (
-        isinstance(first, Group) and first.accumulators and all(_counts_one(one) for one in first.accumulators.values())
-    ):
-        key = renamed_expression(first.key, spec.meta_field)
-        if key is None:
-            return None
-        made = [{"$group": {"_id": key.value, **{name: {"$sum": size} for name in first.accumulators}}}]
-    else:
-        return None
-    return [*parse_pipeline(made, context).stages, *others]
-
-
-def _counts_one(accumulator: Any) -> bool:
-    if accumulator.name == "$count":
-        return True
-    shown = accumulator.serialize().get("$sum")
-    return (
-        accumulator.name == "$sum"
-        and isinstance(shown, dict)
-        and shown == {"$const": 1}
-        and type(shown["$const"]) is int
-    )
 
 
 def _meta_paths(paths: Sequence[str], meta_field: str | None) -> list[str] | None:

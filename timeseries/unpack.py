@@ -1,14 +1,14 @@
 """Plan node: buckets → the measurements in them. The executor never hears of buckets."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from bson import DatetimeMS
 
 from ..common.errors import error_for
 from ..common.values import MISSING, Document, decode
-from ..kernels import BucketError, bucket_summary, unpack_many
+from ..kernels import BucketError, bucket_summary, unpack_columns, unpack_many
 from ..query.columns.batch import ColumnBatch
 from ..query.columns.compute import filter_mask
 from ..query.match.base import MatchNode
@@ -16,10 +16,13 @@ from ..query.plan.batches import Batch, RowBatch
 from ..query.plan.nodes import PlanNode, Run
 from .columns import column_batches
 
-_BUCKETS_AT_ONCE: Final = 8
-_BUCKETS_OF_COLUMNS: Final = 256
+_FEW: Final = 4
+_BUCKETS_AT_ONCE: Final = 32
+"""Begun with a few, as a client may want no more than a page of measurements."""
+_BUCKETS_OF_COLUMNS: Final = 512
 _COLUMNS_AT_ONCE: Final = 1024
 
+End = Literal["newest", "oldest"]
 Predicate = Callable[[Document], bool]
 
 
@@ -72,6 +75,7 @@ class UnpackBuckets(PlanNode):
         whole_filter: MatchNode | None = None,
         in_order: bool = False,
         columnar: bool = False,
+        edge: End | None = None,
     ) -> None:
         """Prepare to unpack; the arguments are those of `UnpackSpec`."""
         super().__init__(source)
@@ -83,12 +87,13 @@ class UnpackBuckets(PlanNode):
         self._limit = limit
         self._event_filter = event_filter
         self._whole_filter = whole_filter
-        self._at_once = 1 if in_order or computed or whole_filter is not None else _BUCKETS_AT_ONCE
+        self._singly = in_order or bool(computed)
         self._in_order = in_order
+        self._edge = edge
         self._columnar = columnar and include is not None and not computed and not in_order
-        if self._columnar:
-            wide = max(len(self._include or ()), 1)
-            self._at_once = max(min(_BUCKETS_OF_COLUMNS, _COLUMNS_AT_ONCE // wide), 32)
+        wide = max(len(self._include or ()), 1)
+        self._columns_at_once = max(min(_BUCKETS_OF_COLUMNS, _COLUMNS_AT_ONCE // wide), 32)
+        self._tested = self._tested_columns()
         self.buckets = 0
 
     def batches(self, run: Run) -> Iterator[Batch | None]:
@@ -96,18 +101,19 @@ class UnpackBuckets(PlanNode):
         left = self._limit
         matches = None if self._event_filter is None else self._event_filter.compile(run.variables)
         whole = None if self._whole_filter is None else self._whole_filter.compile(run.variables)
+        size = _FEW
         for batch in self.inputs[0].batches(run):
             if batch is None:
                 yield None
                 continue
             raws = batch.raws()
-            for start in range(0, len(raws), self._at_once):
-                some = raws[start : start + self._at_once]
-                if self._columnar:
-                    found: list[Batch] = self._columns(some, matches)
-                else:
-                    found = [self._unpack(some, matches, whole)]
-                for rows in found:
+            start = 0
+            while start < len(raws):
+                some = raws[start : start + self._at_once(size, len(raws), whole is not None)]
+                start += len(some)
+                size = min(2 * size, _BUCKETS_AT_ONCE)
+                self.buckets += len(some)
+                for rows in self._measurements(some, matches, whole):
                     if left is not None:
                         rows = rows.slice(0, left)
                         left -= len(rows)
@@ -117,22 +123,101 @@ class UnpackBuckets(PlanNode):
                         return
         self.stats.eof = True
 
+    def _at_once(self, size: int, given: int, by_bucket: bool) -> int:
+        """How many buckets are unpacked together."""
+        if self._edge is not None:
+            # What belongs together came together.
+            return given
+        if self._columnar:
+            return self._columns_at_once
+        return 1 if self._singly or (by_bucket and self._tested is None) else size
+
+    def _measurements(
+        self, buckets: Sequence[bytes], matches: Predicate | None, whole: Predicate | None
+    ) -> Sequence[Batch]:
+        try:
+            if self._edge is not None:
+                return [self._edges(buckets, newest=self._edge == "newest")]
+            if self._columnar:
+                return [self._filtered(batch, matches) for batch in self._columns(buckets, self._include or ())]
+            if self._tested is not None:
+                picked = self._picked(buckets, self._tested)
+                if picked is not None:
+                    return [picked]
+                return [self._unpack([bucket], matches, whole) for bucket in buckets]
+            return [self._unpack(buckets, matches, whole)]
+        except BucketError as error:
+            code, message = error.args
+            raise error_for(int(code), str(message)) from error
+
     def describe_stats(self) -> Document:
         """See `PlanNode.describe_stats`."""
         return {"nBucketsUnpacked": self.buckets}
 
-    def _columns(self, buckets: Sequence[bytes], matches: Predicate | None) -> list[Batch]:
-        """The measurements as columns, filtered."""
-        self.buckets += len(buckets)
-        fields = [name for name in self._include or () if name != self._meta_field]
-        # The filter may ask for the time where nobody else does.
-        fields += [] if self._time_field in fields else [self._time_field]
-        try:
-            batches = column_batches(buckets, self._time_field, self._meta_field, fields)
-        except BucketError as error:
-            code, message = error.args
-            raise error_for(int(code), str(message)) from error
-        return [self._filtered(batch, matches) for batch in batches]
+    def _tested_columns(self) -> list[str] | None:
+        """The columns that the filter reads, where it reads columns alone and rows are built from what passes."""
+        if self._event_filter is None or self._columnar or self._singly or self._exclude:
+            return None
+        fields = self._event_filter.fields()
+        if fields is None or self._meta_field in fields or any("." in path for path in fields):
+            return None
+        return sorted(fields)
+
+    def _columns(self, buckets: Sequence[bytes], fields: Sequence[str]) -> list[ColumnBatch]:
+        wanted = [name for name in fields if name != self._meta_field]
+        return column_batches(buckets, self._time_field, self._meta_field, wanted)
+
+    def _picked(self, buckets: Sequence[bytes], tested: Sequence[str]) -> Batch | None:
+        """The measurements that pass, of which alone all fields are looked at; None where columns cannot tell which."""
+        assert self._event_filter is not None
+        masks = []
+        offsets = [np.zeros(1, dtype=np.int64)]
+        rows = 0
+        for batch in self._columns(buckets, tested):
+            mask = filter_mask(self._event_filter, batch)
+            bounds = batch.bounds
+            if mask is None or bounds is None:
+                return None
+            masks.append(mask)
+            offsets.append(bounds[1:] + rows)
+            rows += len(batch)
+        passed, ends = np.concatenate(masks), np.concatenate(offsets)
+        if passed.all():
+            return self._unpack(buckets, None, None)
+        before = np.concatenate(([0], np.cumsum(passed)))
+        some = np.flatnonzero(before[ends[1:]] > before[ends[:-1]])
+        if not len(some):
+            return RowBatch(raws=[])
+        kept = np.concatenate([passed[ends[at] : ends[at + 1]] for at in some.tolist()])
+        unpacked = unpack_columns([buckets[at] for at in some.tolist()], self._time_field, self._wanted)
+        return RowBatch(raws=unpacked.build_rows(np.flatnonzero(kept), self._shown_meta))
+
+    def _edges(self, buckets: Sequence[bytes], *, newest: bool) -> Batch:
+        """Of each series, whose buckets lie behind each other, the measurements of its latest or earliest time."""
+        fields = None if self._wanted is None else list({*self._wanted, self._time_field})
+        unpacked = unpack_columns(buckets, self._time_field, fields)
+        times = unpacked.column(self._time_field)[1]
+        metas, offsets = unpacked.metas, unpacked.offsets
+        if not len(times):
+            return RowBatch(raws=[])
+        first = [at for at in range(len(metas)) if at == 0 or metas[at] != metas[at - 1]]
+        starts = offsets[first]
+        edges = (np.maximum if newest else np.minimum).reduceat(times, starts)
+        lengths = np.diff(np.concatenate((starts, [len(times)])))
+        positions = np.flatnonzero(times == np.repeat(edges, lengths))
+        if fields is not None and self._time_field not in (self._wanted or ()):
+            unpacked = unpack_columns(buckets, self._time_field, self._wanted)
+        return RowBatch(raws=unpacked.build_rows(positions, self._shown_meta))
+
+    @property
+    def _wanted(self) -> list[str] | None:
+        """The columns that are wanted; None for all."""
+        return None if self._include is None else [name for name in self._include if name != self._meta_field]
+
+    @property
+    def _shown_meta(self) -> str | None:
+        """The name of the meta field, where it is wanted."""
+        return self._meta_field if self._include is None or self._meta_field in self._include else None
 
     def _filtered(self, batch: ColumnBatch, matches: Predicate | None) -> ColumnBatch:
         if matches is None or self._event_filter is None:
@@ -144,14 +229,9 @@ class UnpackBuckets(PlanNode):
         return batch if mask.all() else batch.select(np.flatnonzero(mask))
 
     def _unpack(self, buckets: Sequence[bytes], matches: Predicate | None, whole: Predicate | None) -> Batch:
-        self.buckets += len(buckets)
-        try:
-            raws = unpack_many(buckets, self._time_field, self._meta_field, self._include, self._exclude)
-        except BucketError as error:
-            code, message = error.args
-            raise error_for(int(code), str(message)) from error
+        raws = unpack_many(buckets, self._time_field, self._meta_field, self._include, self._exclude)
         rows: Batch = RowBatch(raws=raws)
-        if self._at_once == 1:
+        if self._singly or whole is not None:
             bucket = decode(buckets[0])
             if self._computed:
                 beside = {name: bucket[name] for name in self._computed if name in bucket}

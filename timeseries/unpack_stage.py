@@ -14,7 +14,7 @@ from ..query.match.base import MatchNode
 from ..query.match.parse import parse_filter
 from ..query.pipeline.base import Fields, PipelineContext, Stage
 from ..query.plan.nodes import PlanNode
-from .unpack import UnpackBuckets
+from .unpack import End, UnpackBuckets
 
 _INT32_MAX: Final = 2**31 - 1
 
@@ -36,6 +36,7 @@ class UnpackSpec:
         limit: how many measurements are wanted at most.
         in_order: each bucket's measurements come as a batch that tells the bucket's first time.
         columnar: who reads the measurements wants columns.
+        edge: only the measurements at one end of each series are wanted; the buckets of a series come together.
     """
 
     time_field: str
@@ -52,6 +53,7 @@ class UnpackSpec:
     limit: int | None = None
     in_order: bool = False
     columnar: bool = False
+    edge: End | None = None
 
     def to_document(self) -> Document:
         """The operand of the stage."""
@@ -112,6 +114,7 @@ class UnpackStage(Stage):
             whole_filter=spec.whole_filter,
             in_order=spec.in_order,
             columnar=spec.columnar,
+            edge=spec.edge,
         )
 
     def needs(self, wanted: Fields) -> Fields:

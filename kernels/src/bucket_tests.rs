@@ -128,11 +128,12 @@ fn no_changed_byte_makes_it_panic() {
                     let _ = bucket.append(&lot, &batch.series[0].measurements, &LIMITS, None);
                     let _ = bucket.document();
                 }
-                let _ = rows(&changed, b"t", Some(b"m"), Wanted::Exclude(&[]), |_| {});
+                let (all, mut bytes) = (Wanted::Exclude(&[]), Vec::new());
+                let _ = rows(&changed, b"t", Some(b"m"), all, &mut bytes, |_| {});
                 if let Ok(columns) = Columns::unpack(&[&changed, &stored], b"t", None) {
                     let mut out = Vec::new();
                     for row in 0..columns.rows().min(20) {
-                        columns.write_row(row, Some(b"m"), &mut out);
+                        columns.write_row(row, Some(b"m"), &mut 0, &mut out);
                     }
                 }
             }

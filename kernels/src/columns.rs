@@ -5,7 +5,7 @@ use crate::column::{
 };
 use crate::elements::{elements, find, kind, Element};
 use crate::unpack::{packed, row_number, summary, Failure, ROWS_MAX};
-use crate::writer::{begin, element, end};
+use crate::writer::{begin, element, end, header};
 use std::collections::HashMap;
 
 /// The values of one field in all rows.
@@ -38,6 +38,8 @@ pub enum Data {
 #[derive(Debug)]
 pub struct Columns {
     pub time_field: Vec<u8>,
+    /// Where the time stands in `names`.
+    time: Option<usize>,
     pub names: Vec<Vec<u8>>,
     pub data: Vec<Data>,
     /// Where the rows of each bucket begin, and at last how many rows there are.
@@ -57,6 +59,7 @@ impl Columns {
     ) -> Result<Self, Failure> {
         let mut columns = Self {
             time_field: time_field.to_vec(),
+            time: None,
             names: Vec::new(),
             data: Vec::new(),
             offsets: vec![0],
@@ -82,6 +85,9 @@ impl Columns {
 
     fn place(&mut self, name: &[u8], places: &mut HashMap<Vec<u8>, usize>) -> usize {
         let place = self.names.len();
+        if name == self.time_field {
+            self.time = Some(place);
+        }
         places.insert(name.to_vec(), place);
         self.names.push(name.to_vec());
         self.data.push(Data::Missing(self.rows()));
@@ -128,26 +134,36 @@ impl Columns {
     }
 
     /// Appends a raw document for a row: time, meta under its name, then the other columns in the order of the bucket. False,
-    /// and nothing done, if there is no such row.
-    pub fn write_row(&self, row: usize, meta_field: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
-        let after = self.offsets.partition_point(|offset| *offset <= row as i64);
-        let Some((bucket, order)) = after
-            .checked_sub(1)
-            .and_then(|bucket| Some((bucket, self.orders.get(bucket)?)))
-        else {
+    /// and nothing done, if there is no such row. `bucket` is where the last row was found, and is moved.
+    pub fn write_row(
+        &self,
+        row: usize,
+        meta_field: Option<&[u8]>,
+        bucket: &mut usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let here = |bucket: usize| {
+            let within = |at: usize| self.offsets.get(at).map_or(0, |offset| *offset as usize);
+            within(bucket) <= row && row < within(bucket + 1)
+        };
+        if !here(*bucket) {
+            let after = self.offsets.partition_point(|offset| *offset <= row as i64);
+            *bucket = after.wrapping_sub(1);
+        }
+        let bucket = *bucket;
+        let Some(order) = self.orders.get(bucket) else {
             return false;
         };
         let begun = begin(out);
-        let is_time = |place: &usize| self.names.get(*place) == Some(&self.time_field);
-        for place in order.iter().filter(|place| is_time(place)) {
-            self.write_value(*place, row, out);
+        if let Some(time) = self.time.filter(|time| order.contains(time)) {
+            self.write_value(time, row, out);
         }
         if let (Some(name), Some(Some(meta))) = (meta_field, self.metas.get(bucket)) {
             if let Some((type_byte, value)) = meta.split_first() {
                 element(out, *type_byte, name, value);
             }
         }
-        for place in order.iter().filter(|place| !is_time(place)) {
+        for place in order.iter().filter(|place| Some(**place) != self.time) {
             self.write_value(*place, row, out);
         }
         end(out, begun);
@@ -328,13 +344,68 @@ impl Data {
         Ok(())
     }
 
-    /// Appends the value of a row as an element, where the row has one.
-    fn write(&self, row: usize, name: &[u8], out: &mut Vec<u8>) {
-        let start = out.len();
-        self.write_bare(row, out);
-        // The type byte is there; the name belongs behind it.
-        if out.len() > start {
-            out.splice(start + 1..start + 1, name.iter().copied().chain([0]));
+    /// A column by itself; None where its values are of several types or of one that has no array, where it is malformed, and
+    /// where it has another number of entries.
+    pub fn of_column(column: &[u8], count: usize) -> Option<Self> {
+        let mut data = Self::Missing(0);
+        let typed = data.add_typed(column, count).unwrap_or(false);
+        (typed && data.len() == count).then_some(data)
+    }
+
+    /// Appends the value of a row as an element, where the row has one; returns whether.
+    #[inline]
+    pub fn write(&self, row: usize, name: &[u8], out: &mut Vec<u8>) -> bool {
+        match self {
+            Self::Missing(_) => false,
+            Self::Whole {
+                kind,
+                values,
+                present,
+            } => {
+                let (Some(1), Some(value)) = (present.get(row), values.get(row)) else {
+                    return false;
+                };
+                let bytes = value.to_le_bytes();
+                let length = match *kind {
+                    kind::BOOL => 1,
+                    kind::INT32 => 4,
+                    _ => 8,
+                };
+                element(out, *kind, name, bytes.get(..length).unwrap_or_default());
+                true
+            }
+            Self::Double { values, present } => {
+                let (Some(1), Some(value)) = (present.get(row), values.get(row)) else {
+                    return false;
+                };
+                element(out, kind::DOUBLE, name, &value.to_le_bytes());
+                true
+            }
+            Self::Text { dictionary, codes } => {
+                let Some(text) = codes.get(row).and_then(|code| dictionary.get(*code)) else {
+                    return false;
+                };
+                header(out, kind::STRING, name);
+                out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
+                out.extend_from_slice(text);
+                out.push(0);
+                true
+            }
+            Self::Raw { bytes, ends } => {
+                let end = ends.get(row).copied().unwrap_or(0);
+                let start = row
+                    .checked_sub(1)
+                    .and_then(|row| ends.get(row))
+                    .copied()
+                    .unwrap_or(0);
+                let Some((type_byte, value)) =
+                    bytes.get(start..end).and_then(|bytes| bytes.split_first())
+                else {
+                    return false;
+                };
+                element(out, *type_byte, name, value);
+                true
+            }
         }
     }
 

@@ -136,12 +136,16 @@ impl BucketColumns {
         let rows = py.detach(|| {
             let mut rows = Vec::with_capacity(positions.len());
             let mut bytes = Vec::new();
+            let mut bucket = 0;
             for position in &positions {
                 let row = usize::try_from(*position)
                     .ok()
                     .filter(|row| *row < self.columns.rows())?;
                 let meta_field = meta_field.map(str::as_bytes);
-                if !self.columns.write_row(row, meta_field, &mut bytes) {
+                if !self
+                    .columns
+                    .write_row(row, meta_field, &mut bucket, &mut bytes)
+                {
                     return None;
                 }
                 rows.push(bytes.len());

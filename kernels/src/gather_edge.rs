@@ -240,12 +240,7 @@ impl GroupExtremes {
         Ok(())
     }
 
-    fn results<'py>(
-        &self,
-        py: Python<'py>,
-        start: usize,
-        stop: usize,
-    ) -> Found<'py> {
+    fn results<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> Found<'py> {
         let found: Vec<Extreme> = (start..stop)
             .map(|slot| self.extremes.get(slot).copied().unwrap_or_default())
             .collect();

@@ -1,6 +1,7 @@
 //! From a stored bucket back to its measurements: time, meta, then the other columns in stored order.
 
 use crate::column::{ColumnDecoder, ColumnError};
+use crate::columns::Data;
 use crate::elements::{elements, find, fixed, int32, kind, Element, Elements, Malformed};
 use crate::writer;
 
@@ -169,6 +170,7 @@ pub fn packed(element: Element<'_>) -> Result<&[u8], Failure> {
 
 /// Where the values of one field come from.
 enum Source<'a> {
+    Typed(Data),
     Packed(Box<ColumnDecoder<'a>>),
     Plain {
         rest: Elements<'a>,
@@ -189,7 +191,12 @@ impl<'a> Field<'a> {
             let ahead = next_row(&mut rest)?;
             Source::Plain { rest, ahead }
         } else {
-            Source::Packed(Box::new(ColumnDecoder::new(packed(element)?, rows)))
+            let column = packed(element)?;
+            // One value after the other where the types change, and to tell what is wrong with a column.
+            Data::of_column(column, rows).map_or_else(
+                || Source::Packed(Box::new(ColumnDecoder::new(column, rows))),
+                Source::Typed,
+            )
         };
         Ok(Self {
             name: element.name,
@@ -200,6 +207,7 @@ impl<'a> Field<'a> {
     /// Append the value of the next row, where it has one; returns whether.
     fn write(&mut self, row: usize, name: &[u8], out: &mut Vec<u8>) -> Result<bool, Failure> {
         match &mut self.source {
+            Source::Typed(data) => Ok(data.write(row, name, out)),
             Source::Packed(decoder) => match decoder.advance() {
                 Some(entry) => {
                     let present = entry?;
@@ -243,13 +251,14 @@ pub fn row_number(name: &[u8]) -> Result<usize, Failure> {
         .ok_or_else(|| Failure::new(22, "a row number of the bucket is no number"))
 }
 
-/// Call `each` with every measurement of the bucket as a raw document, in stored order.
+/// Append every measurement of the bucket as a raw document, in stored order; `each` hears where it ends.
 pub fn rows(
     bucket: &[u8],
     time_field: &[u8],
     meta_field: Option<&[u8]>,
     wanted: Wanted<'_>,
-    mut each: impl FnMut(&[u8]),
+    out: &mut Vec<u8>,
+    mut each: impl FnMut(usize),
 ) -> Result<(), Failure> {
     let count = summary(bucket, time_field)?.count;
     if count > ROWS_MAX {
@@ -280,12 +289,10 @@ pub fn rows(
             "The $_internalUnpackBucket stage requires the data region to have a timeField object",
         ));
     }
-    let mut out = Vec::with_capacity(256);
     for row in 0..count {
-        out.clear();
-        let begun = writer::begin(&mut out);
+        let begun = writer::begin(out);
         if let Some(time) = &mut time {
-            if !time.write(row, time_field, &mut out)? {
+            if !time.write(row, time_field, out)? {
                 return Err(Failure::new(
                     INVALID_COLUMN,
                     "a measurement of the bucket has no time",
@@ -293,13 +300,13 @@ pub fn rows(
             }
         }
         if let (Some(meta), Some(name)) = (meta, meta_field) {
-            writer::element(&mut out, meta.kind, name, meta.value);
+            writer::element(out, meta.kind, name, meta.value);
         }
         for field in &mut fields {
-            field.write(row, field.name, &mut out)?;
+            field.write(row, field.name, out)?;
         }
-        writer::end(&mut out, begun);
-        each(&out);
+        writer::end(out, begun);
+        each(out.len());
     }
     Ok(())
 }
@@ -356,11 +363,17 @@ mod tests {
     #[test]
     fn plain_rows_come_back() {
         let bucket = plain_bucket();
-        let mut found = Vec::new();
-        rows(&bucket, b"t", Some(b"m"), Wanted::Exclude(&[]), |row| {
-            found.push(row.to_vec())
+        let (mut found, mut bytes, mut start) = (Vec::new(), Vec::new(), 0);
+        let mut ends = Vec::new();
+        let all = Wanted::Exclude(&[]);
+        rows(&bucket, b"t", Some(b"m"), all, &mut bytes, |end| {
+            ends.push(end)
         })
         .expect("well formed");
+        for end in ends {
+            found.push(bytes[start..end].to_vec());
+            start = end;
+        }
         assert_eq!(
             found,
             [
@@ -381,7 +394,8 @@ mod tests {
             for value in [0, 1, 5, 7, 0x7f, 0xff] {
                 let mut changed = bucket.clone();
                 changed[position] = value;
-                let _ = rows(&changed, b"t", None, Wanted::Include(&[]), |_| {});
+                let none = Wanted::Include(&[]);
+                let _ = rows(&changed, b"t", None, none, &mut Vec::new(), |_| {});
             }
         }
     }

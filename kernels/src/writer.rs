@@ -31,6 +31,8 @@ pub fn end(out: &mut Vec<u8>, begun: Begun) {
 /// The type and the name of an element whose value comes next.
 #[inline]
 pub fn header(out: &mut Vec<u8>, type_byte: u8, name: &[u8]) {
+    // Room for a number too, so that one check of the room is enough.
+    out.reserve(name.len() + 10);
     out.push(type_byte);
     out.extend_from_slice(name);
     out.push(0);
