@@ -11,6 +11,7 @@ from bucketd.server.cursors import CursorRegistry
 from bucketd.server.operations import OperationRegistry
 from bucketd.server.sessions import SessionRegistry
 from bucketd.server.write_gate import WriteGate
+from support.memory_engine import MemoryEngine
 
 ONE, OTHER = b"1" * 16, b"2" * 16
 
@@ -269,19 +270,22 @@ def test_all_cursors_are_closed_in_the_end(clock: TestClock) -> None:
 
 async def test_writes_wait_until_every_lock_is_taken_away(clock: TestClock) -> None:
     gate = WriteGate()
-    assert (gate.lock(), gate.lock()) == (1, 2)
+    engine = MemoryEngine()
+    assert (await gate.lock(engine), await gate.lock(engine)) == (1, 2)
+    assert engine.held
     writer = asyncio.create_task(gate.pass_through(OperationRegistry(clock).begin()))
     await asyncio.sleep(0)
     assert gate.unlock() == 1
     await asyncio.sleep(0)
     assert not writer.done()
     assert gate.unlock() == 0
+    assert not engine.held
     await writer
 
 
 async def test_a_write_that_waits_can_be_killed(clock: TestClock) -> None:
     gate = WriteGate()
-    gate.lock()
+    await gate.lock(MemoryEngine())
     operation = OperationRegistry(clock).begin()
     writer = asyncio.create_task(gate.pass_through(operation))
     await asyncio.sleep(0)

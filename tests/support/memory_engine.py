@@ -53,6 +53,7 @@ class MemoryEngine(Engine):
     def __init__(self) -> None:
         self._tables: Tables = {table: {} for table in TABLES}
         self._closed = False
+        self.held = 0
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
@@ -69,7 +70,13 @@ class MemoryEngine(Engine):
         return result
 
     async def hold(self) -> Callable[[], None]:
-        raise NotImplementedError
+        # Nothing is ever queued here; whether writes would wait is only noted.
+        self.held += 1
+
+        def release() -> None:
+            self.held -= 1
+
+        return release
 
     def size_bytes(self) -> int:
         return sum(len(key) + len(value) for pairs in self._tables.values() for key, value in pairs.items())
