@@ -55,6 +55,10 @@ class Services:
     ttl: Any = None
     cluster_parameters: Any = None
     index_filters: IndexFilters = field(default_factory=IndexFilters)
+    plan_cache: Any = None
+    """Which plans won (`query.plan.plan_cache`); made with the first of them."""
+    explaining: bool = False
+    """Whether plans are made to be shown: they are all tried, and none is remembered."""
     fail_points: Any = None
     on_drop: list[Callable[[Namespace], object]] = field(default_factory=list)
     """Told the name of each collection and view that dropDatabase took away."""

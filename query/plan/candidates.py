@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from bson import Int64
+
 from ...catalog import documents
 from ...catalog.collections import Collection
 from ...catalog.index_specs import IndexSpec
@@ -17,7 +19,8 @@ from .bounds import BoundsMaker, IndexBounds
 from .implication import implies, wants_field
 from .index_scans import IndexScan
 from .index_scans import Or as OrNode
-from .nodes import PlanNode
+from .nodes import PlanNode, plan_document
+from .plan_cache import REPLAN_RATIO, PlanCache, Trial, cache_key, is_cached
 from .scans import Fetch
 from .special_bounds import makers
 from .wanted import Wanted, collation_document, conjuncts
@@ -77,6 +80,12 @@ def candidates(
     collection: Collection, wanted: Wanted, snapshot: Snapshot, indexes: Sequence[IndexSpec]
 ) -> list[Candidate]:
     """The indexes worth reading, best first."""
+    found = possible(collection, wanted, indexes)
+    return ranked(found, snapshot) if len(found) > 1 else found
+
+
+def possible(collection: Collection, wanted: Wanted, indexes: Sequence[IndexSpec]) -> list[Candidate]:
+    """The indexes worth reading, untried."""
     predicates = conjuncts(wanted.matcher)
     found = []
     for index in indexes:
@@ -91,24 +100,77 @@ def candidates(
             fewer = index.kind == "btree" and index.sparse and _asks_for(predicates, index.paths[0])
             if narrowed or sorts or fewer:
                 found.append(candidate)
-    if len(found) > 1:
-        for candidate in found:
-            candidate.entries = _count_entries(snapshot, candidate)
-        found.sort(key=Candidate.cost)
     return found
+
+
+def ranked(found: Sequence[Candidate], snapshot: Snapshot) -> list[Candidate]:
+    """The candidates with their entries counted, best first."""
+    for candidate in found:
+        candidate.entries = count_entries(snapshot, candidate)
+    return sorted(found, key=Candidate.cost)
+
+
+def chosen(
+    collection: Collection,
+    wanted: Wanted,
+    snapshot: Snapshot,
+    found: list[Candidate],
+    cache: PlanCache | None,
+) -> list[Candidate]:
+    """The candidates, best first: the one alone that is remembered for such queries, else as a trial tells."""
+    if len(found) < 2:
+        return found
+    if cache is None or not is_cached(wanted):
+        return ranked(found, snapshot)
+    key = cache_key(collection, wanted)
+    entry = cache.find(collection, key)
+    if entry is not None and entry.is_active:
+        known = next((one for one in found if one.index.name == entry.trial.index), None)
+        if known is not None:
+            allowed = max(entry.works, 1) * REPLAN_RATIO
+            known.entries = count_entries(snapshot, known, allowed + 1)
+            if known.entries <= allowed:
+                return [known]
+    best = ranked(found, snapshot)
+    cache.note(collection, wanted, key, _trial(collection, wanted, best))
+    return best
+
+
+def _trial(collection: Collection, wanted: Wanted, plans: Sequence[Candidate]) -> Trial:
+    """What a trial told of plans, the best first. No plan gives more rows than the least of them has entries."""
+    fewest = min(plan.entries for plan in plans)
+    shown, runs, scores = [], [], []
+    for plan in plans:
+        source = scan_of(collection, plan, wanted)
+        document = plan_document(source)
+        shown.append(document)
+        works = plan.entries + 1
+        bonus = 0.0001 * (plan.covers + plan.sorts + 1)
+        scores.append(1 + fewest / works + bonus)
+        runs.append(
+            {
+                "nReturned": 0,
+                "executionTimeMillisEstimate": Int64(0),
+                "totalKeysExamined": plan.entries,
+                "totalDocsExamined": 0,
+                "executionStages": {**document, "works": works, "keysExamined": plan.entries},
+            }
+        )
+    return Trial(plans[0].index.name, plans[0].entries + 1, shown[0], runs, scores)
 
 
 def _asks_for(predicates: Sequence[MatchNode], path: str) -> bool:
     return any(isinstance(predicate, Exists) and predicate.path == path for predicate in predicates)
 
 
-def _count_entries(snapshot: Snapshot, candidate: Candidate) -> int:
+def count_entries(snapshot: Snapshot, candidate: Candidate, most: int = TRIAL_ENTRIES) -> int:
     """How many entries lie within the bounds, counted up to a limit."""
     total = 0
+    most = min(most, TRIAL_ENTRIES)
     for low, high in candidate.bounds.ranges:
-        entries = documents.index_scan(snapshot, candidate.index, low, high)
-        total += sum(1 for _ in islice(entries, TRIAL_ENTRIES - total))
-        if total >= TRIAL_ENTRIES:
+        entries = documents.entry_scan(snapshot, candidate.index, low, high)
+        total += sum(1 for _ in islice(entries, most - total))
+        if total >= most:
             break
     return total
 

@@ -7,17 +7,11 @@ from bson import Int64
 
 from ...common.values import Document
 from ..match.base import MatchNode
-from .nodes import PlanNode
+from .nodes import PlanNode, plan_document, with_inputs
+from .plan_cache import PlanCache, cache_key, is_cached, key_of_shape
 from .planner import Planned, Wanted
-from .shapes import shape_of
 
 _COMMON: Final = frozenset({"filter"})
-
-
-def plan_document(node: PlanNode) -> Document:
-    """A plan as `winningPlan` shows it: stage, its fields, the plans it reads from."""
-    shown: Document = {"stage": node.stage, **node.describe()}
-    return _with_inputs(shown, [plan_document(below) for below in node.inputs])
 
 
 def stats_document(node: PlanNode) -> Document:
@@ -41,32 +35,29 @@ def stats_document(node: PlanNode) -> Document:
     }
     shown |= {name: value for name, value in described.items() if name not in _COMMON}
     shown |= node.describe_stats()
-    return _with_inputs(shown, [stats_document(below) for below in node.inputs])
+    return with_inputs(shown, [stats_document(below) for below in node.inputs])
 
 
-def _with_inputs(shown: Document, inputs: list[Document]) -> Document:
-    if len(inputs) == 1:
-        return {**shown, "inputStage": inputs[0]}
-    return {**shown, "inputStages": inputs} if inputs else shown
-
-
-def query_planner(namespace: str, matcher: MatchNode, planned: Planned, stages: Sequence[str] = ()) -> Document:
-    """The section `queryPlanner`; `stages` names what follows in a pipeline."""
-    shape = shape_of(planned.wanted or Wanted(matcher=matcher), stages)
+def query_planner(namespace: str, matcher: MatchNode, planned: Planned, cache: PlanCache) -> Document:
+    """The section `queryPlanner`; `cache` tells whether the plan is the one that others are answered with."""
+    wanted = planned.wanted or Wanted(matcher=matcher)
+    shape, key = key_of_shape(wanted), cache_key(planned.collection, wanted)
     root, rejected = planned.root, planned.rejected
+    entry = None if planned.collection is None or not is_cached(wanted) else cache.find(planned.collection, key)
+    cached = entry is not None and entry.is_active and entry.trial.index == planned.index
     return {
         "namespace": namespace,
         "parsedQuery": matcher.serialize(),
         "indexFilterSet": planned.wanted is not None and planned.wanted.allowed is not None,
-        "queryHash": shape[:8].upper(),
-        "planCacheShapeHash": shape[:8].upper(),
-        "planCacheKey": shape[8:16].upper(),
+        "queryHash": shape,
+        "planCacheShapeHash": shape,
+        "planCacheKey": key,
         "optimizationTimeMillis": 0,
         "maxIndexedOrSolutionsReached": False,
         "maxIndexedAndSolutionsReached": False,
         "maxScansToExplodeReached": False,
         "prunedSimilarIndexes": False,
-        "winningPlan": {"isCached": False, **plan_document(root)},
+        "winningPlan": {"isCached": cached, **plan_document(root)},
         "rejectedPlans": [{"isCached": False, **plan_document(node)} for node in rejected],
     }
 

@@ -107,3 +107,16 @@ def _timed(batches: BatchSource) -> BatchSource:
                 close()
 
     return timed
+
+
+def plan_document(node: PlanNode) -> Document:
+    """A plan as `winningPlan` shows it: stage, its fields, the plans it reads from."""
+    shown: Document = {"stage": node.stage, **node.describe()}
+    return with_inputs(shown, [plan_document(below) for below in node.inputs])
+
+
+def with_inputs(shown: Document, inputs: list[Document]) -> Document:
+    """A stage with those that it reads from."""
+    if len(inputs) == 1:
+        return {**shown, "inputStage": inputs[0]}
+    return {**shown, "inputStages": inputs} if inputs else shown

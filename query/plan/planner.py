@@ -26,12 +26,13 @@ from ..match.logical import Or
 from ..match.text import TextMatch
 from .access import index_source
 from .bounds import BoundsMaker, same_value
-from .candidates import alternatives, candidate_of, candidates, scan_of, sort_by, usable
+from .candidates import alternatives, candidate_of, candidates, chosen, possible, scan_of, sort_by, usable
 from .geo_bounds import can_be_near
 from .implication import implies
 from .index_scans import IndexScan
 from .near import NearScan
 from .nodes import PlanNode
+from .plan_cache import PlanCache
 from .recheck import needs_index
 from .scans import CollectionScan, Eof, Fetch, IdHack
 from .shaping import Limit, Project, ReturnKey, ShowRecordId, Skip, Sort, Subplan
@@ -50,10 +51,16 @@ class Planned:
     rejected: list[PlanNode]
     wanted: Wanted | None = None
     """What the plan was made for."""
+    collection: Collection | None = None
+    """Of which collection the shape of the query was planned."""
+    index: str | None = None
+    """Name of the index that was chosen among those that could be read."""
 
 
-def plan_find(collection: Collection | None, wanted: Wanted, snapshot: Snapshot) -> Planned:
-    """The plan of a query on one collection.
+def plan_find(
+    collection: Collection | None, wanted: Wanted, snapshot: Snapshot, cache: PlanCache | None = None
+) -> Planned:
+    """The plan of a query on one collection; `cache` remembers which one to choose.
 
     Raises:
         BadValue: the hint names no index that can be used.
@@ -72,27 +79,27 @@ def plan_find(collection: Collection | None, wanted: Wanted, snapshot: Snapshot)
     near = next((one for one in conjuncts(wanted.matcher) if isinstance(one, GeoNear)), None)
     if near is not None:
         return Planned(_shaped(_near(collection, near, wanted), wanted, sorted_already=wanted.sort is None), [])
-    chosen = _hinted(collection, wanted)
+    hinted = _hinted(collection, wanted)
     if wanted.tailable:
         # Only the order of storage goes on where it ended.
-        chosen = None
+        hinted = None
     if wanted.min is not None or wanted.max is not None:
-        return Planned(_min_max(collection, wanted, chosen), [])
-    if chosen is None and wanted.hint is None and not wanted.natural and not wanted.tailable:
+        return Planned(_min_max(collection, wanted, hinted), [])
+    if hinted is None and wanted.hint is None and not wanted.natural and not wanted.tailable:
         identity = id_equality(collection, wanted)
         if identity is not None:
             rest = _without_id(wanted.matcher)
             return Planned(_shaped(IdHack(collection, identity.value, rest), wanted, sorted_already=True), [])
         indexes = _allowed(collection, wanted)
-        plans = candidates(collection, wanted, snapshot, indexes)
+        plans = chosen(collection, wanted, snapshot, possible(collection, wanted, indexes), cache)
         if plans:
             roots = [_shaped(scan_of(collection, one, wanted), wanted, sorted_already=one.sorts) for one in plans]
-            return Planned(_whole(roots[0], wanted), roots[1:])
+            return Planned(_whole(roots[0], wanted), roots[1:], index=plans[0].index.name)
         either = alternatives(collection, wanted, snapshot, indexes)
         if either is not None:
             return Planned(_whole(_shaped(either.source, wanted, sorted_already=either.sorts), wanted), [])
-    elif chosen is not None:
-        return Planned(_by_hint(collection, chosen, wanted, snapshot), [])
+    elif hinted is not None:
+        return Planned(_by_hint(collection, hinted, wanted, snapshot), [])
     return Planned(_whole(_collection_scan(collection, wanted), wanted), [])
 
 

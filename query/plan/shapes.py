@@ -7,7 +7,7 @@ from typing import Any, Final
 from bson import Regex
 
 from ...common.values import Document, encode
-from .planner import Wanted
+from .wanted import Wanted
 
 _OPERATORS_OF_LISTS: Final = frozenset({"$in", "$nin", "$all"})
 _PLANNED_STAGES: Final = frozenset(

@@ -26,6 +26,8 @@ class Wanted:
     """The projection as it was asked for; part of the shape of a query."""
     reads: frozenset[str] | None = None
     """Without a projection: the paths of documents that matter; None where all do."""
+    later: tuple[str, ...] = ()
+    """Names of the stages of the pipeline behind this; part of the shape of a query."""
     at_most: int = 0
     """How many rows are read where that is not what `skip` and `limit` say."""
     allowed: tuple[str | Document, ...] | None = None

@@ -1,6 +1,7 @@
 """`aggregate`, `count` and `distinct`: what is computed from documents."""
 
 import math
+from dataclasses import replace
 from typing import Any, Final
 
 from bson import Decimal128, Int64
@@ -170,11 +171,12 @@ class Aggregate(Command):
     async def run(self, context: Context, request: Request) -> Document | bytes:
         """Answer the first batch."""
         asked = AggregateRequest(context.services, request)
-        read = plan_aggregate(context, request, asked)
         if asked.explain:
-            from .explain import explain_read
+            from .explain import explain_read, explaining
 
+            read = plan_aggregate(explaining(context), request, asked)
             return await explain_read(context, request, read, "queryPlanner", request.body)
+        read = plan_aggregate(context, request, asked)
         if read.writer is not None:
             written: bytes = await read.writer(context, request, read)
             return written
@@ -291,7 +293,7 @@ def plan_count(context: Context, request: Request, asked: CountRequest) -> Read:
         root=root,
         namespace=asked.namespace,
         source=source,
-        leaf=Planned(root, planned.rejected, wanted),
+        leaf=replace(planned, root=root),
         matcher=matcher,
         variables=variables,
         collation=collation,

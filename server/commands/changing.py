@@ -23,6 +23,7 @@ from ...query.plan.recheck import still_matches
 from ...storage.engine import Engine, Transaction
 from ..context import Services
 from ..operations import Operation
+from .reading import cached_plans
 from .writing import RETRIES_MAX, Stopped, write_in
 
 Result = TypeVar("Result")
@@ -53,7 +54,8 @@ def plan_selection(services: Services, collection: Collection | None, selection:
     """
     services.index_filters.apply(collection, selection.wanted)
     with services.engine.snapshot() as snapshot:
-        return plan_find(collection, selection.wanted, snapshot)
+        cache = None if services.explaining else cached_plans(services)
+        return plan_find(collection, selection.wanted, snapshot, cache)
 
 
 async def change_one(

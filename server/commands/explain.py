@@ -12,9 +12,9 @@ from ...common.values import Document, encode
 from ...query.execute import Execution
 from ...query.match.base import AlwaysTrue, MatchNode
 from ...query.plan.batches import Batch
-from ...query.plan.explain import execution_stats, plan_document, query_planner
+from ...query.plan.explain import execution_stats, query_planner
 from ...query.plan.near import NearScan
-from ...query.plan.nodes import PlanNode
+from ...query.plan.nodes import PlanNode, plan_document
 from ...query.plan.planner import Planned
 from ...query.plan.shapes import command_shape
 from ...query.plan.shaping import PassThrough
@@ -33,7 +33,7 @@ from .changing import Selection, plan_selection
 from .delete import prepare_delete, read_delete_request
 from .find import FindRequest, plan_request
 from .find_and_modify import FindAndModifyRequest, prepare_find_and_modify
-from .reading import Read, Source, execution_of
+from .reading import Read, Source, cached_plans, execution_of
 from .timeseries_writes import explain_edit
 from .update import prepare_update, read_update_request
 from .writing import refuse_view
@@ -64,8 +64,13 @@ class Explain(Command):
         if command is None:
             raise CommandNotFound(f"Explain failed due to unknown command: {name}")
         explained = replace(request, name=name, body=inner, raw=encode(inner), sequences={})
-        read = _read(context, explained, command.name)
+        read = _read(explaining(context), explained, command.name)
         return await explain_read(context, request, read, verbosity, inner)
+
+
+def explaining(context: Context) -> Context:
+    """The same for plans that are made to be shown."""
+    return replace(context, services=replace(context.services, explaining=True))
 
 
 def _read(context: Context, request: Request, name: str) -> Read:
@@ -133,7 +138,13 @@ def _write(services: Services, namespace: Any, selection: Selection, stage: str,
         root=root,
         namespace=namespace,
         source=Source(namespace, collection),
-        leaf=Planned(root, [Modify(node, stage) for node in planned.rejected], selection.wanted),
+        leaf=replace(
+            planned,
+            root=root,
+            rejected=[Modify(node, stage) for node in planned.rejected],
+            wanted=selection.wanted,
+            collection=collection,
+        ),
         matcher=selection.matcher,
         variables=selection.variables,
     )
@@ -173,9 +184,9 @@ async def explain_read(context: Context, request: Request, read: Read, verbosity
     all_plans = verbosity == "allPlansExecution"
     reply: Document = {"explainVersion": "1"}
     if read.leaf is None or read.stages or read.writer is not None:
-        reply["stages"] = _stages(read, verbosity, all_plans=all_plans)
+        reply["stages"] = _stages(services, read, verbosity, all_plans=all_plans)
     else:
-        reply |= _sections(read, read.leaf, read.matcher, verbosity, returned=returned, all_plans=all_plans)
+        reply |= _sections(services, read, read.leaf, read.matcher, verbosity, returned=returned, all_plans=all_plans)
     return {
         **reply,
         "queryShapeHash": command_shape(_without_generic(command)).upper(),
@@ -221,15 +232,21 @@ async def _run(services: Services, read: Read, request: Request) -> int:
 
 
 def _sections(
-    read: Read, planned: Planned, matcher: MatchNode, verbosity: str, *, returned: int | None, all_plans: bool
+    services: Services,
+    read: Read,
+    planned: Planned,
+    matcher: MatchNode,
+    verbosity: str,
+    *,
+    returned: int | None,
+    all_plans: bool,
 ) -> Document:
     """`queryPlanner` and, where the plan was run, `executionStats`."""
     collection = read.source.collection
     namespace = str(read.namespace if collection is None or read.source.is_timeseries else collection.namespace)
     if read.source.is_timeseries and collection is not None:
         namespace = str(collection.namespace.buckets)
-    stages = [next(iter(stage), "") for stage, _ in read.stages]
-    sections: Document = {"queryPlanner": query_planner(namespace, matcher, planned, stages)}
+    sections: Document = {"queryPlanner": query_planner(namespace, matcher, planned, cached_plans(services))}
     if verbosity != "queryPlanner":
         sections["executionStats"] = execution_stats(
             planned.root, planned.rejected, returned=returned, all_plans=all_plans
@@ -237,7 +254,7 @@ def _sections(
     return sections
 
 
-def _stages(read: Read, verbosity: str, *, all_plans: bool) -> list[Document]:
+def _stages(services: Services, read: Read, verbosity: str, *, all_plans: bool) -> list[Document]:
     """The stages of a pipeline, the part that reads the collection as `$cursor` in front."""
     ran = verbosity != "queryPlanner"
     stages: list[Document] = []
@@ -245,7 +262,7 @@ def _stages(read: Read, verbosity: str, *, all_plans: bool) -> list[Document]:
     if read.leaf is not None:
         leaf = read.leaf
         near = isinstance(leaf.root, NearScan)
-        sections = _sections(read, leaf, read.matcher, verbosity, returned=None, all_plans=all_plans)
+        sections = _sections(services, read, leaf, read.matcher, verbosity, returned=None, all_plans=all_plans)
         cursor: Document = {"$geoNearCursor" if near else "$cursor": sections}
         stages.append(_with_counts(cursor, leaf.root) if ran else cursor)
         if near:

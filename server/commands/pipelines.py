@@ -179,6 +179,8 @@ class PipelinePlanner:
             limit=leading.limit or 0,
             collation=read.collation,
             hint=hint,
+            reads=rest.required_fields() if near is None else None,
+            later=tuple(stage.name for stage in rest.stages),
         )
         planned = plan_collection(self._services, source, wanted)
         read.leaf = planned

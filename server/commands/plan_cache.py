@@ -7,6 +7,7 @@ from ...catalog.collections import Collection
 from ...common.collation import Collation
 from ...common.errors import BadValue, CommandNotSupportedOnView
 from ...common.values import Document, is_string, type_name
+from ...query.plan.plan_cache import key_of_shape
 from ...query.plan.planner import Wanted
 from ...query.plan.shapes import shape_of
 from ...query.projection import parse_projection
@@ -15,11 +16,11 @@ from ..context import Context, Request
 from ..index_filters import IndexFilter, IndexFilters
 from .arguments import Fields
 from .base import Command
-from .reading import parse_query
+from .reading import cached_plans, parse_query
 
 
 class PlanCacheClear(Command):
-    """`planCacheClear`: plans are made for each query, and none is kept that could be forgotten."""
+    """`planCacheClear`."""
 
     name = "planCacheClear"
     summary = "Forgets plans."
@@ -28,7 +29,8 @@ class PlanCacheClear(Command):
         """Answer `{}`."""
         collection = _collection(context, request)
         if collection is not None:
-            _asked_shape(collection, request.body)
+            wanted = _asked(collection, request.body)
+            cached_plans(context.services).clear(collection, None if wanted is None else key_of_shape(wanted))
         return {}
 
 
@@ -65,6 +67,7 @@ class PlanCacheSetFilter(Command):
             entry["collation"] = wanted.collation.to_document()
         filters: IndexFilters = context.services.index_filters
         filters.set(collection, shape_of(wanted), IndexFilter(entry, tuple(indexes)))
+        cached_plans(context.services).clear(collection, key_of_shape(wanted))
         return {}
 
 
@@ -94,6 +97,7 @@ class PlanCacheClearFilters(Command):
             return {}
         filters: IndexFilters = context.services.index_filters
         filters.clear(collection, _asked_shape(collection, request.body))
+        cached_plans(context.services).clear(collection)
         return {}
 
 
@@ -112,13 +116,19 @@ def _collection(context: Context, request: Request) -> Collection | None:
 
 
 def _asked_shape(collection: Collection, body: Document) -> str | None:
-    """The shape that a request is about; None where it is about all of them.
+    """The shape that a request is about; None where it is about all of them."""
+    wanted = _asked(collection, body)
+    return None if wanted is None else shape_of(wanted)
+
+
+def _asked(collection: Collection, body: Document) -> Wanted | None:
+    """The query that a request is about; None where it is about all of them.
 
     Raises:
         BadValue: an order, a projection or a collation without a query.
     """
     if "query" in body:
-        return shape_of(_wanted(collection, _shape_documents(body)))
+        return _wanted(collection, _shape_documents(body))
     for name in ("sort", "projection", "collation"):
         if name in body:
             raise BadValue(f"{name} provided without query")

@@ -29,6 +29,7 @@ from ...query.execute import Execution
 from ...query.match.base import AlwaysTrue, MatchNode
 from ...query.match.parse import parse_filter
 from ...query.plan.nodes import PlanNode
+from ...query.plan.plan_cache import PlanCache
 from ...query.plan.planner import Planned, Wanted, plan_find
 from ..context import Context, Request, Services
 from ..exact_expiry import hide_expired
@@ -285,13 +286,24 @@ def parse_query(filter: Document, collation: Collation | None, variables: Mappin
     return parse_filter(filter, collator=collation, defined_variables=frozenset(variables))
 
 
+def cached_plans(services: Services) -> PlanCache:
+    """The cache of plans."""
+    if services.plan_cache is None:
+        services.plan_cache = PlanCache(services.clock.now_ms)
+    cache: PlanCache = services.plan_cache
+    return cache
+
+
 def plan_collection(services: Services, source: Source, wanted: Wanted) -> Planned:
     """The plan of a query on a collection that can be read as it is."""
     services.index_filters.apply(source.collection, wanted)
     hide_expired(services, source.collection, wanted)
     with services.engine.snapshot() as snapshot:
-        planned = plan_find(source.collection, wanted, snapshot)
+        planned = plan_find(
+            source.collection, wanted, snapshot, None if services.explaining else cached_plans(services)
+        )
     planned.wanted = wanted
+    planned.collection = source.collection
     return planned
 
 

@@ -27,7 +27,7 @@ from ..machine import host_name
 from ..sizes import all_index_bytes, index_bytes
 from .arguments import Fields
 from .operations import current_operations
-from .reading import resolve
+from .reading import cached_plans, resolve
 from .sessions import local_sessions
 
 RowMaker = Callable[[Snapshot], list[Document]]
@@ -177,7 +177,7 @@ def system_rows(services: Services, stage: str, spec: Any, context: PipelineCont
         "$listClusterCatalog": _catalog,
         "$listLocalSessions": _sessions,
         "$listSessions": _sessions,
-        "$planCacheStats": _nothing,
+        "$planCacheStats": _cached_plans,
         "$querySettings": _nothing,
     }
     make = makers[stage]
@@ -185,8 +185,43 @@ def system_rows(services: Services, stage: str, spec: Any, context: PipelineCont
 
 
 def _nothing(services: Services, spec: Any, context: PipelineContext, snapshot: Snapshot) -> list[Document]:
-    """No plan is cached, each is made anew; and no query has settings."""
+    """No query has settings."""
     return []
+
+
+def _cached_plans(services: Services, spec: Any, context: PipelineContext, snapshot: Snapshot) -> list[Document]:
+    """What is remembered of plans.
+
+    Raises:
+        Location: 50933, no such collection; 40602, the pipeline is one on buckets.
+    """
+    source = resolve(services.catalog, context.namespace)
+    collection = source.collection
+    if source.is_timeseries:
+        # What unpacks the buckets comes before it.
+        raise Location(40602, "$planCacheStats is only valid as the first stage in a pipeline.")
+    if collection is None:
+        raise Location(50933, f"collection '{context.namespace}' does not exist")
+    return [
+        {
+            "version": "1",
+            "queryHash": entry.shape,
+            "planCacheShapeHash": entry.shape,
+            "planCacheKey": entry.key,
+            "isActive": entry.is_active,
+            "works": Int64(entry.works),
+            "worksType": "works",
+            "timeOfCreation": DatetimeMS(entry.created_ms),
+            "createdFromQuery": entry.query,
+            "cachedPlan": entry.trial.plan,
+            "creationExecStats": entry.trial.runs,
+            "candidatePlanScores": entry.trial.scores,
+            "indexFilterSet": entry.filter_set,
+            "estimatedSizeBytes": Int64(entry.size_bytes()),
+            "host": _host(services),
+        }
+        for entry in cached_plans(services).of(collection)
+    ]
 
 
 def _host(services: Services) -> str:

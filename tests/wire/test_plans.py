@@ -118,3 +118,94 @@ def test_disjunctions_are_planned_apart(things: Collection[Document]) -> None:
     assert plan_and_counts(reply)[:2] == ("SUBPLAN PROJECTION_SIMPLE FETCH OR IXSCAN IXSCAN", 45)
     hinted = explained(things, {"find": "things", "filter": either, "hint": {"a": 1}})
     assert stages(hinted["queryPlanner"]["winningPlan"]) == "FETCH IXSCAN"
+
+
+def cached(things: Collection[Document]) -> list[Document]:
+    return list(things.aggregate([{"$planCacheStats": {}}]))
+
+
+def test_plans_that_won_are_remembered(things: Collection[Document]) -> None:
+    things.create_index("a")
+    things.create_index("b")
+    question: Document = {"a": 3, "b": {"$gte": 5}}
+    command = {"find": "things", "filter": question}
+    wanted = [row["_id"] for row in things.find(question, hint={"$natural": 1})]
+
+    assert sorted(row["_id"] for row in things.find(question)) == sorted(wanted)
+    (entry,) = cached(things)
+    assert (entry["isActive"], entry["works"], entry["createdFromQuery"]["query"]) == (
+        False, 21, {"$and": [{"a": {"$eq": 3}}, {"b": {"$gte": 5}}]},
+    )  # fmt: skip
+    assert entry["cachedPlan"]["inputStage"]["indexName"] == "a_1"
+    assert [run["totalKeysExamined"] for run in entry["creationExecStats"]] == [20, 56]
+    planner = explained(things, command)["queryPlanner"]
+    assert (planner["winningPlan"]["isCached"], planner["planCacheKey"]) == (False, entry["planCacheKey"])
+    assert planner["planCacheShapeHash"] == entry["planCacheShapeHash"]
+
+    assert sorted(row["_id"] for row in things.find(question)) == sorted(wanted)
+    assert cached(things)[0]["isActive"]
+    planner = explained(things, command)["queryPlanner"]
+    assert planner["winningPlan"]["isCached"]
+    assert len(planner["rejectedPlans"]) == 1
+    # Queries of another shape have plans of their own; those that name their index, or have no choice, have none.
+    list(things.find({"a": 1, "b": 2}).sort("b"))
+    list(things.find({"a": 1, "b": 2}, hint="a_1"))
+    list(things.find({"a": 1}))
+    assert len(cached(things)) == 2
+
+
+def test_plans_are_forgotten(things: Collection[Document]) -> None:
+    things.create_index("a")
+    things.create_index("b")
+    list(things.find({"a": 1, "b": 1}))
+    list(things.find({"a": 1, "b": {"$gt": 1}}))
+    command = things.database.command
+    command("planCacheClear", "things", query={"a": 7, "b": 7})
+    (left,) = cached(things)
+    assert left["createdFromQuery"]["query"] == {"$and": [{"a": {"$eq": 1}}, {"b": {"$gt": 1}}]}
+    command("planCacheClear", "things")
+    assert cached(things) == []
+    list(things.find({"a": 1, "b": 1}))
+    before = explained(things, {"find": "things", "filter": {"a": 1, "b": 1}}, "queryPlanner")["queryPlanner"]
+    things.create_index("c")
+    assert cached(things) == []
+    after = explained(things, {"find": "things", "filter": {"a": 1, "b": 1}}, "queryPlanner")["queryPlanner"]
+    assert before["planCacheShapeHash"] == after["planCacheShapeHash"]
+    assert before["planCacheKey"] != after["planCacheKey"]
+    list(things.find({"a": 1, "b": 1}))
+    command("collMod", "things", index={"name": "c_1", "hidden": True})
+    assert cached(things) == []
+
+
+def test_a_plan_that_got_worse_is_tried_again(things: Collection[Document]) -> None:
+    things.create_index("a")
+    things.create_index("b")
+    for _ in range(2):
+        list(things.find({"a": 77, "b": 3}))
+    assert cached(things)[0]["cachedPlan"]["inputStage"]["indexName"] == "a_1"
+    things.insert_many({"_id": number, "a": 88, "b": number} for number in range(300))
+    # Where much lies under `a`, the other index is better, and the next ones are answered with that.
+    assert len(list(things.find({"a": 88, "b": 3}))) == 1
+    (entry,) = cached(things)
+    assert entry["cachedPlan"]["inputStage"]["indexName"] == "b_1"
+
+
+def test_statistics_of_plans_that_are_none(database: Database[Document]) -> None:
+    from pymongo.errors import OperationFailure
+
+    with pytest.raises(OperationFailure) as missing:
+        database.missing.aggregate([{"$planCacheStats": {}}])
+    assert missing.value.code == 50933
+    database.create_collection("m", timeseries={"timeField": "t"})
+    with pytest.raises(OperationFailure) as measurements:
+        database.m.aggregate([{"$planCacheStats": {}}])
+    assert measurements.value.code == 40602
+
+
+def test_pipelines_read_what_they_need(things: Collection[Document]) -> None:
+    things.create_index([("a", 1), ("b", 1)])
+    pipeline: list[Document] = [{"$match": {"a": {"$lt": 2}}}, {"$group": {"_id": "$a", "n": {"$max": "$b"}}}]
+    command: Document = {"aggregate": "things", "pipeline": pipeline, "cursor": {}}
+    stages_of = explained(things, command)["stages"][0]["$cursor"]["executionStats"]
+    assert (stages_of["totalKeysExamined"], stages_of["totalDocsExamined"]) == (40, 0)
+    assert sorted(row["n"] for row in things.aggregate(pipeline)) == [6, 6]
