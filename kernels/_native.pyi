@@ -588,6 +588,10 @@ class BucketColumns:
         """Where the rows of each bucket begin, and at last how many rows there are."""
 
     @property
+    def time_bounds(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """For each bucket a time that none of its measurements is before, and one that none is after, as control says."""
+
+    @property
     def metas(self) -> list[bytes | None]:
         """The meta of each bucket, as `Run.meta`."""
 

@@ -1,6 +1,7 @@
 """Plan node: buckets → the measurements in them. The executor never hears of buckets."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..kernels import BucketError, bucket_summary, unpack_columns, unpack_many
 from ..query.columns.batch import ColumnBatch
 from ..query.columns.compute import filter_mask
 from ..query.match.base import MatchNode
+from ..query.match.raw import raw_filter
 from ..query.plan.batches import Batch, RowBatch
 from ..query.plan.nodes import PlanNode, Run
 from .columns import column_batches
@@ -21,6 +23,8 @@ _BUCKETS_AT_ONCE: Final = 32
 """Begun with a few, as a client may want no more than a page of measurements."""
 _BUCKETS_OF_COLUMNS: Final = 512
 _COLUMNS_AT_ONCE: Final = 1024
+_TURNS_MAX: Final = 16
+"""How often buckets that pass a filter whole and others may take turns before all are unpacked alike."""
 
 End = Literal["newest", "oldest"]
 Predicate = Callable[[Document], bool]
@@ -94,6 +98,8 @@ class UnpackBuckets(PlanNode):
         wide = max(len(self._include or ()), 1)
         self._columns_at_once = max(min(_BUCKETS_OF_COLUMNS, _COLUMNS_AT_ONCE // wide), 32)
         self._tested = self._tested_columns()
+        sieve = None if whole_filter is None or not self._columnar else raw_filter(whole_filter)
+        self._whole_sieve = sieve[0] if sieve is not None and sieve[1] else None
         self.buckets = 0
 
     def batches(self, run: Run) -> Iterator[Batch | None]:
@@ -139,7 +145,9 @@ class UnpackBuckets(PlanNode):
             if self._edge is not None:
                 return [self._edges(buckets, newest=self._edge == "newest")]
             if self._columnar:
-                return [self._filtered(batch, matches) for batch in self._columns(buckets, self._include or ())]
+                return [
+                    batch for some, whole in self._by_whole(buckets) for batch in self._filtered(some, matches, whole)
+                ]
             if self._tested is not None:
                 picked = self._picked(buckets, self._tested)
                 if picked is not None:
@@ -219,14 +227,31 @@ class UnpackBuckets(PlanNode):
         """The name of the meta field, where it is wanted."""
         return self._meta_field if self._include is None or self._meta_field in self._include else None
 
-    def _filtered(self, batch: ColumnBatch, matches: Predicate | None) -> ColumnBatch:
-        if matches is None or self._event_filter is None:
-            return batch
-        mask = filter_mask(self._event_filter, batch)
-        if mask is None:
-            kept = [position for position, document in enumerate(batch.documents()) if matches(document)]
-            return batch if len(kept) == len(batch) else batch.select(kept)
-        return batch if mask.all() else batch.select(np.flatnonzero(mask))
+    def _by_whole(self, buckets: Sequence[bytes]) -> Sequence[tuple[Sequence[bytes], bool]]:
+        """The buckets in their order, and whether all measurements of these pass the filter, as control says."""
+        if self._whole_sieve is None:
+            return [(buckets, self._event_filter is None)]
+        verdicts = np.frombuffer(self._whole_sieve.verdicts(list(buckets)), dtype=np.uint8) == 1
+        borders = np.flatnonzero(verdicts[1:] != verdicts[:-1]) + 1
+        if len(borders) > _TURNS_MAX:
+            return [(buckets, bool(verdicts.all()))]
+        edges = [0, *borders.tolist(), len(buckets)]
+        return [(buckets[start:stop], bool(verdicts[start])) for start, stop in pairwise(edges)]
+
+    def _filtered(self, buckets: Sequence[bytes], matches: Predicate | None, whole: bool) -> list[ColumnBatch]:
+        """The measurements that pass, as columns."""
+        batches = self._columns(buckets, self._include or ())
+        if whole or matches is None or self._event_filter is None:
+            return batches
+        passed = []
+        for batch in batches:
+            mask = filter_mask(self._event_filter, batch)
+            if mask is None:
+                kept = [position for position, document in enumerate(batch.documents()) if matches(document)]
+                passed.append(batch if len(kept) == len(batch) else batch.select(kept))
+            else:
+                passed.append(batch if mask.all() else batch.select(np.flatnonzero(mask)))
+        return passed
 
     def _unpack(self, buckets: Sequence[bytes], matches: Predicate | None, whole: Predicate | None) -> Batch:
         raws = unpack_many(buckets, self._time_field, self._meta_field, self._include, self._exclude)

@@ -46,6 +46,9 @@ pub struct Columns {
     pub offsets: Vec<i64>,
     /// Type byte and value of each bucket's meta.
     pub metas: Vec<Option<Vec<u8>>>,
+    /// No time of a bucket is before the one, or after the other.
+    pub earliest: Vec<i64>,
+    pub latest: Vec<i64>,
     /// Each bucket's fields, as positions in `names`, in the order of its columns.
     orders: Vec<Vec<usize>>,
 }
@@ -65,6 +68,8 @@ impl Columns {
             offsets: vec![0],
             metas: Vec::with_capacity(buckets.len()),
             orders: Vec::with_capacity(buckets.len()),
+            earliest: Vec::with_capacity(buckets.len()),
+            latest: Vec::with_capacity(buckets.len()),
         };
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
         for field in fields.unwrap_or_default() {
@@ -100,7 +105,8 @@ impl Columns {
         every: bool,
         places: &mut HashMap<Vec<u8>, usize>,
     ) -> Result<(), Failure> {
-        let count = summary(bucket, &self.time_field)?.count;
+        let summary = summary(bucket, &self.time_field)?;
+        let count = summary.count;
         if count > ROWS_MAX {
             return Err(Failure::new(2, "the bucket claims too many measurements"));
         }
@@ -128,6 +134,11 @@ impl Columns {
             data.fill(total);
         }
         self.metas.push(meta);
+        let known = summary.bounded && summary.min_ms <= summary.max_ms;
+        self.earliest
+            .push(if known { summary.min_ms } else { i64::MIN });
+        self.latest
+            .push(if known { summary.max_ms } else { i64::MAX });
         self.orders.push(order);
         self.offsets.push(total as i64);
         Ok(())

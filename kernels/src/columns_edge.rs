@@ -45,6 +45,17 @@ impl BucketColumns {
     }
 
     #[getter]
+    fn time_bounds<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>) {
+        (
+            PyArray1::from_slice(py, &self.columns.earliest),
+            PyArray1::from_slice(py, &self.columns.latest),
+        )
+    }
+
+    #[getter]
     fn metas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let metas = self.columns.metas.iter();
         PyList::new(

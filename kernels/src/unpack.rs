@@ -64,6 +64,8 @@ pub struct Summary {
     pub closed: bool,
     pub min_ms: i64,
     pub max_ms: i64,
+    /// Whether control tells the two.
+    pub bounded: bool,
 }
 
 /// Read control, and the count of a bucket that has none in it.
@@ -86,14 +88,16 @@ pub fn summary(bucket: &[u8], time_field: &[u8]) -> Result<Summary, Failure> {
         })?;
     let closed = find(control.value, b"closed")?
         .is_some_and(|closed| closed.kind == kind::BOOL && closed.value == [1]);
-    let bound = |name: &[u8]| -> Result<i64, Failure> {
+    let bound = |name: &[u8]| -> Result<Option<i64>, Failure> {
         let Some(bounds) = find(control.value, name)?.filter(|bounds| bounds.kind == kind::OBJECT)
         else {
-            return Ok(0);
+            return Ok(None);
         };
         match find(bounds.value, time_field)? {
-            Some(time) if time.kind == kind::DATE => Ok(i64::from_le_bytes(fixed(time.value)?)),
-            _ => Ok(0),
+            Some(time) if time.kind == kind::DATE => {
+                Ok(Some(i64::from_le_bytes(fixed(time.value)?)))
+            }
+            _ => Ok(None),
         }
     };
     let (min_ms, max_ms) = (bound(b"min")?, bound(b"max")?);
@@ -105,8 +109,9 @@ pub fn summary(bucket: &[u8], time_field: &[u8]) -> Result<Summary, Failure> {
         count,
         version,
         closed,
-        min_ms,
-        max_ms,
+        min_ms: min_ms.unwrap_or(0),
+        max_ms: max_ms.unwrap_or(0),
+        bounded: min_ms.is_some() && max_ms.is_some(),
     })
 }
 

@@ -108,6 +108,7 @@ class ColumnBatch(Batch):
         build: Callable[[Positions], list[bytes]],
         *,
         time_field: str,
+        time_bounds: tuple[Positions, Positions],
         positions: Positions | None = None,
         in_order: bool = True,
     ) -> None:
@@ -118,6 +119,7 @@ class ColumnBatch(Batch):
             offsets: where the rows of each segment begin in the whole columns, and at last how many rows there are.
             build: makes raw documents of rows, by their places in the whole columns.
             time_field: the column that always holds a date.
+            time_bounds: for each segment a time that none of its rows is before, and one that none is after.
             positions: the rows that are in the batch; None for all.
             in_order: whether the positions ascend.
         """
@@ -126,6 +128,7 @@ class ColumnBatch(Batch):
         self.shared = shared
         self._build = build
         self.time_field = time_field
+        self.time_bounds = time_bounds
         self._positions = positions
         self._in_order = in_order
         self._segments: Positions | None = None
@@ -183,6 +186,7 @@ class ColumnBatch(Batch):
             self.shared,
             self._build,
             time_field=self.time_field,
+            time_bounds=self.time_bounds,
             positions=chosen if self._positions is None else self._positions[chosen],
             in_order=self._in_order and bool((chosen[1:] > chosen[:-1]).all()),
         )

@@ -139,18 +139,16 @@ class GroupKeys:
         codes: list[Numbers] = []
         segmented = not part.columns and batch.bounds is not None
         grain = 1
-        times: Numbers | None = None
         if part.grain_ms is not None:
-            times = batch.column(self._time_field).values
-            grain = part.grain_ms if int(times.min()) >= EVEN_OFFSETS_MS else SECOND
+            earliest, latest = batch.time_bounds
+            grain = part.grain_ms if int(earliest.min()) >= EVEN_OFFSETS_MS else SECOND
             if segmented:
-                ends = self._segment_times(batch, times)
-                firsts, lasts = ends[0] // grain, ends[1] // grain
-                segmented = bool((firsts == lasts).all())
+                firsts = earliest // grain
+                segmented = bool((firsts == latest // grain).all())
                 if segmented:
                     codes.append(firsts)
             if not segmented:
-                codes.append(times // grain)
+                codes.append(batch.column(self._time_field).values // grain)
         if part.shares:
             numbers = self._shared(batch)
             codes.append(numbers if segmented else numbers[batch.segments])
@@ -179,12 +177,6 @@ class GroupKeys:
             chosen[at] = known
         return chosen[inverse], segmented
 
-    def _segment_times(self, batch: ColumnBatch, times: Numbers) -> tuple[Numbers, Numbers]:
-        """The least and the greatest time of each segment; of one without rows some time."""
-        assert batch.bounds is not None
-        starts = np.minimum(batch.bounds[:-1], len(times) - 1)
-        return np.minimum.reduceat(times, starts), np.maximum.reduceat(times, starts)
-
     def _shared(self, batch: ColumnBatch) -> Numbers:
         """A number for the shared value of each segment, the same in all batches."""
         known = self._shared_numbers
@@ -196,10 +188,9 @@ class GroupKeys:
         document: Document = {}
         segment = place if segmented else int(batch.segments[place])
         if part.grain_ms is not None:
-            row = place
-            if segmented and batch.bounds is not None:
-                row = min(int(batch.bounds[place]), len(batch) - 1)
-            document[self._time_field] = DatetimeMS(int(batch.column(self._time_field).values[row]))
+            # Any time of the stretch will do.
+            times = batch.time_bounds[1] if segmented else batch.column(self._time_field).values
+            document[self._time_field] = DatetimeMS(int(times[place]))
         if part.shares and batch.shared.name is not None:
             document[batch.shared.name] = batch.shared.values[segment]
         for name in part.columns:
