@@ -38,6 +38,8 @@ class Cursor:
     pinned: bool = False
     """A getMore is at work on it."""
     killed: MongoError | None = None
+    user: tuple[str, str] | None = None
+    """Whose it is, by name and database."""
     extra: dict[str, Any] = field(default_factory=dict)
     """For whoever opened it: what its getMore needs to know."""
 
@@ -84,6 +86,7 @@ class CursorRegistry:
         no_timeout: bool = False,
         tailable: bool = False,
         await_data: bool = False,
+        user: tuple[str, str] | None = None,
         extra: dict[str, Any] | None = None,
     ) -> int:
         """Keep the execution for a later getMore on this namespace (`db.collection` as replied); returns its id."""
@@ -103,12 +106,20 @@ class CursorRegistry:
             tailable=tailable,
             await_data=await_data,
             batches=1,
+            user=user,
             extra=extra or {},
         )
         self.counters.opened += 1
         return cursor_id
 
-    def take(self, cursor_id: int, namespace: str, *, lsid: bytes | None = None) -> Cursor:
+    def take(
+        self,
+        cursor_id: int,
+        namespace: str,
+        *,
+        lsid: bytes | None = None,
+        user: tuple[str, str] | None = None,
+    ) -> Cursor:
         """Pin the cursor for one getMore.
 
         Raises:
@@ -122,6 +133,8 @@ class CursorRegistry:
                 f"Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace "
                 f"{cursor.namespace}"
             )
+        if cursor.user != user:
+            raise Unauthorized(f"cursor id {cursor_id} was not created by the authenticated user")
         if cursor.lsid is not None and cursor.lsid != lsid:
             whose = "without an lsid" if lsid is None else f"in session {_hex(lsid)}"
             raise Location(
@@ -152,6 +165,11 @@ class CursorRegistry:
         """Forget a cursor that is exhausted or has failed."""
         if self._cursors.pop(cursor.id, None) is not None:
             cursor.execution.close()
+
+    def owner(self, cursor_id: int) -> tuple[str, str] | None:
+        """Whose cursor it is; nobody's where it does not exist."""
+        cursor = self._cursors.get(cursor_id)
+        return None if cursor is None else cursor.user
 
     def kill(self, cursor_ids: Iterable[int]) -> KilledCursors:
         """Kill cursors by id; one at work ends with its getMore."""

@@ -156,7 +156,8 @@ class Dispatcher:
                 check_read_concern(command.name, generic.read_concern, supported=command.reads, body=request.body)
             if generic.write_concern is not None and not command.writes:
                 raise InvalidOptions(f"Command {command.name} does not support writeConcern")
-            if generic.lsid is not None:
+            # Whoever has not logged in must not fill the table of sessions.
+            if generic.lsid is not None and (services.authorize is None or context.client.user is not None):
                 services.sessions.use(generic.lsid, context.client.user)
         if generic.help:
             return {"help": f"help for: {command.name} {command.summary}"}

@@ -119,6 +119,7 @@ _ROWS: Final = (
     Parameter("bucketdHandshakeTimeoutMillis", "int", 30_000, above=0),
     Parameter("connPoolMaxConnsPerHost", "int", 200, **_STARTUP),
     Parameter("cursorTimeoutMillis", "long", 600_000, above=0),
+    Parameter("enableLocalhostAuthBypass", "bool", True, **_STARTUP),
     Parameter("enableTestCommands", "bool", False, **_STARTUP),
     Parameter("featureCompatibilityVersion", "document", {"version": FEATURE_COMPATIBILITY_VERSION}, **_NEITHER),
     Parameter("internalDocumentSourceGroupMaxMemoryBytes", "long", 100 * 1024 * 1024, above=0),

@@ -8,19 +8,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+ANY_DATABASE: Final = "*"
+"""In place of a database's name: all of them."""
+
 
 def _actions(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
 _READ: Final = _actions(
-    "changeStream collStats dbHash dbStats find killCursors listCollections listIndexes planCacheRead"
+    "changeStream collStats dbHash dbStats find killCursors listCollections listIndexes listSearchIndexes planCacheRead"
 )
 _READ_WRITE: Final = _READ | _actions(
-    "convertToCapped createCollection createIndex dropCollection dropIndex insert remove renameCollectionSameDB update"
+    "cleanupStructuredEncryptionData compactStructuredEncryptionData convertToCapped createCollection createIndex"
+    " createSearchIndexes dropCollection dropIndex dropSearchIndex insert remove renameCollectionSameDB update"
+    " updateSearchIndex"
 )
 _DB_ADMIN: Final = _actions(
-    "bypassDocumentValidation collMod collStats compact convertToCapped createCollection createIndex dbStats"
+    "analyze bypassDocumentValidation collMod collStats compact convertToCapped createCollection createIndex dbStats"
     " dropCollection dropDatabase dropIndex enableProfiler indexStats listCollections listIndexes planCacheIndexFilter"
     " planCacheRead planCacheWrite reIndex renameCollectionSameDB storageDetails validate"
 )
@@ -30,15 +35,16 @@ _USER_ADMIN: Final = _actions(
 )
 _MONITOR_CLUSTER: Final = _actions(
     "connPoolStats getCmdLineOpts getDefaultRWConcern getLog getParameter hostInfo inprog listDatabases listSessions"
-    " netstat replSetGetConfig replSetGetStatus serverStatus shardingState top"
+    " netstat replSetGetConfig replSetGetStatus serverStatus shardingState top getClusterParameter getShardMap"
 )
 _HOST_CLUSTER: Final = _actions(
     "applicationMessage fsync invalidateUserCache killAnyCursor killAnySession killop logRotate setParameter shutdown"
-    " unlock advanceClock"
+    " unlock advanceClock rotateCertificates dropConnections flushRouterConfig oidReset closeAllDatabases touch compact"
 )
 _MANAGER_CLUSTER: Final = _actions(
     "appendOplogNote getDefaultRWConcern listSessions replSetConfigure setDefaultRWConcern"
-    " setFeatureCompatibilityVersion"
+    " setFeatureCompatibilityVersion applicationMessage flushRouterConfig getClusterParameter querySettings"
+    " replSetGetConfig replSetGetStatus replSetResizeOplog replSetStateChange setClusterParameter setUserWriteBlockMode"
 )
 _RESTORE: Final = _actions(
     "bypassDocumentValidation changeCustomData changePassword collMod convertToCapped createCollection createIndex"
@@ -65,6 +71,8 @@ class Privilege:
             return True
         if self.cluster:
             return database == ""
+        if database == ANY_DATABASE:
+            return not self.database and not self.collection
         if database == "" or (self.database and self.database != database):
             return False
         if self.collection:
@@ -95,7 +103,7 @@ class Privilege:
         )
 
 
-READABLE_SYSTEM_COLLECTIONS: Final = frozenset({"system.js", "system.views"})
+READABLE_SYSTEM_COLLECTIONS: Final = frozenset({"system.js"})
 
 
 def _database_roles(database: str) -> dict[str, tuple[Privilege, ...]]:
@@ -166,7 +174,8 @@ _ALL_ACTIONS: Final = (
 )
 ACTIONS: Final = _ALL_ACTIONS
 GRANTABLE_ACTIONS: Final = ACTIONS | _actions(
-    "addShard analyze anyAction auditConfigure auditLogRotate authSchemaUpgrade bypassWriteBlockingMode"
+    "addShard analyze anyAction auditConfigure changeOwnCustomData changeOwnPassword"
+    " auditLogRotate authSchemaUpgrade bypassWriteBlockingMode"
     " checkMetadataConsistency cleanupOrphaned cleanupStructuredEncryptionData closeAllDatabases"
     " compactStructuredEncryptionData cpuProfiler createDatabase createSearchIndexes dropSearchIndex enableSharding"
     " flushRouterConfig forceUUID fsyncUnlock getClusterParameter getDatabaseVersion getShardMap getShardVersion"
@@ -211,3 +220,19 @@ class Privileges:
     def allow(self, action: str, database: str = "", collection: str = "") -> bool:
         """True where some privilege covers the action; an empty `database` means the cluster."""
         return any(privilege.covers(action, database, collection) for privilege in self.privileges)
+
+    def touch_database(self, database: str) -> bool:
+        """True where some privilege allows anything in the database."""
+        return any(
+            privilege.any_resource or privilege.database in ("", database)
+            for privilege in self.privileges
+            if privilege.actions and not privilege.cluster
+        )
+
+    def touch_collection(self, database: str, collection: str) -> bool:
+        """True where some privilege allows anything with the collection."""
+        return any(
+            privilege.covers(action, database, collection)
+            for privilege in self.privileges
+            for action in list(privilege.actions)[:1]
+        )

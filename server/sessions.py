@@ -56,6 +56,11 @@ class SessionRegistry:
             session.ended = False
         return session
 
+    def owner(self, lsid: bytes) -> tuple[str, str] | None:
+        """The user whose session it is; nobody where nobody logged in, or there is none."""
+        session = self._sessions.get(lsid)
+        return None if session is None else session.user
+
     def end(self, lsid: bytes) -> bool:
         """The client says that it is done with the session; True where it existed."""
         session = self._sessions.get(lsid)

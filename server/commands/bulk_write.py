@@ -131,12 +131,13 @@ class BulkWrite(Command):
         totals = Totals()
         await Runner(services, request, namespaces, mismatches, options, ordered=ordered).run(ops, totals)
         rows = [encode(row) for row in totals.rows if not errors_only or not row["ok"]]
-        return await _reply(services, request, rows, totals, batch_size)
+        return await _reply(context, request, rows, totals, batch_size)
 
 
 async def _reply(
-    services: Services, request: Request, rows: list[bytes], totals: Totals, batch_size: int | None
+    context: Context, request: Request, rows: list[bytes], totals: Totals, batch_size: int | None
 ) -> bytes:
+    services = context.services
     extra: Document = {
         "nErrors": totals.errors,
         "nInserted": totals.inserted,
@@ -150,7 +151,12 @@ async def _reply(
     execution = Execution(Rows(rows), services.engine)
     first = await execution.next_batch(batch_size) if batch_size else []
     cursor_id = services.cursors.open(
-        execution, _NAMESPACE, lsid=request.generic.lsid, command=request.body, extra={"left": None}
+        execution,
+        _NAMESPACE,
+        lsid=request.generic.lsid,
+        command=request.body,
+        user=context.client.user,
+        extra={"left": None},
     )
     return cursor_reply(True, cursor_id, _NAMESPACE, first, extra)
 

@@ -22,6 +22,7 @@ from ...common.errors import (
 from ...common.ordering import equal
 from ...common.values import Document, encode, is_string, type_name
 from ...query.match.parse import parse_filter
+from ..authorization import visible_collections
 from ..context import Context, Request, Services
 from .arguments import Fields
 from .base import Command
@@ -249,11 +250,14 @@ class ListCollections(Command):
         wanted = fields.take_document("filter", default=None)
         batch_size = take_batch_size(fields, fields.take_any("cursor"))
         name_only = fields.take_bool("nameOnly", exact=True)
-        fields.take_bool("authorizedCollections", exact=True)
+        only_own = fields.take_bool("authorizedCollections", exact=True)
         matches = None if not wanted else parse_filter(wanted).compile({})
         rows = []
+        visible = visible_collections(services, context.client) if only_own else None
         for collection in catalog.list_collections(request.database):
             row = collection.listing()
+            if visible is not None and not visible(request.database, row["name"]):
+                continue
             if name_only:
                 row = {"name": row["name"], "type": row["type"]}
             if matches is None or matches(row):

@@ -5,9 +5,10 @@ from typing import Any, Final
 
 from bson import Int64
 
-from ...common.errors import BadValue, MongoError, TypeMismatch
+from ...common.errors import BadValue, MongoError, TypeMismatch, Unauthorized
 from ...common.values import Document, type_name
 from ...protocol.replies import cursor_reply
+from ..authorization import may
 from ..context import Context, Request, Services
 from ..cursors import Cursor
 from .arguments import Fields, collection_namespace
@@ -38,7 +39,7 @@ class GetMore(Command):
         namespace = _namespace(request.database, collection)
         request.operation.namespace = namespace
         request.operation.cursor_id = cursor_id
-        cursor = services.cursors.take(cursor_id, namespace, lsid=request.generic.lsid)
+        cursor = services.cursors.take(cursor_id, namespace, lsid=request.generic.lsid, user=context.client.user)
         if "comment" not in request.body and cursor.command.get("comment") is not None:
             request.operation.command = {**request.body, "comment": cursor.command["comment"]}
         try:
@@ -109,7 +110,12 @@ class KillCursors(Command):
         fields.take_namespace()
         values = fields.take_list("cursors")
         ids = [_cursor_id(position, value) for position, value in enumerate(values) if value is not None]
-        result = context.services.cursors.kill(ids)
+        services, client = context.services, context.client
+        if services.config.auth:
+            others = [owner for owner in map(services.cursors.owner, ids) if owner not in (None, client.user)]
+            if others and not may(services, client, "killAnyCursor"):
+                raise Unauthorized(f"not authorized on {request.database} to execute command {{ killCursors }}")
+        result = services.cursors.kill(ids)
         return {
             "cursorsKilled": _longs(result.killed),
             "cursorsNotFound": _longs(result.not_found),

@@ -23,6 +23,7 @@ from ...common.ordering import order_key
 from ...common.paths import get_path, split_path
 from ...common.values import Document, decode
 from ...storage.engine import Engine
+from ..authorization import privileges_of
 from ..context import Context, Request
 from ..sizes import all_index_bytes, bytes_on_disk, disk_bytes
 from .arguments import Fields
@@ -78,18 +79,15 @@ class ListDatabases(Command):
 
 def _visible_databases(context: Context, only_own: bool | None) -> Callable[[str], bool]:
     """Which databases a client is told of; without `--auth`, all."""
-    services, client = context.services, context.client
-    if not services.config.auth or client.user is None:
+    services = context.services
+    if not services.config.auth:
         return lambda name: True
-    # Users are loaded with the first login.
-    from ..users import RoleName
-
-    document = services.users.user(*client.user) or {"roles": []}
-    privileges = services.users.privileges(RoleName.from_document(row) for row in document["roles"])
+    privileges = privileges_of(services, context.client)
+    if privileges is None:
+        return lambda name: False
     if not only_own and privileges.allow("listDatabases"):
         return lambda name: True
-    own = [privilege for privilege in privileges.privileges if privilege.actions and not privilege.cluster]
-    return lambda name: any(privilege.any_resource or privilege.database in ("", name) for privilege in own)
+    return privileges.touch_database
 
 
 class DropDatabase(Command):

@@ -179,7 +179,12 @@ async def rows_reply(
     execution = Execution(Rows(rows), services.engine)
     first = await execution.next_batch(batch_size) if batch_size else []
     cursor_id = services.cursors.open(
-        execution, namespace, lsid=request.generic.lsid, command=request.body, extra={"left": None}
+        execution,
+        namespace,
+        lsid=request.generic.lsid,
+        command=request.body,
+        user=context.client.user,
+        extra={"left": None},
     )
     return cursor_reply(True, cursor_id, namespace, first)
 

@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from bson import DatetimeMS, Decimal128, Int64
 
-from ...common.errors import BadValue, Location, NoSuchKey
+from ...common.errors import BadValue, Location, NoSuchKey, Unauthorized
 from ...common.values import Document, encode
+from ..authorization import may
 from ..context import Client, Context, Request, Services
 from ..cursors import Cursor
 from ..machine import host_name
@@ -29,14 +30,20 @@ def current_operations(
     idle_connections: bool = False,
     idle_cursors: bool = False,
     truncate: bool = False,
+    user: tuple[str, str] | None = None,
 ) -> Iterator[Document]:
-    """A document for each operation that runs and, on demand, for each idle connection and cursor."""
+    """A document for each operation that runs and, on demand, for each idle connection and cursor.
+
+    With `user`, by name and database, those of this user alone.
+    """
     for operation in services.operations:
         client = operation.client
+        if user is not None and not (isinstance(client, Client) and client.user == user):
+            continue
         yield _operation_document(services, operation, client if isinstance(client, Client) else None, truncate)
     if idle_connections:
         for client in services.clients.values():
-            if client.operation is None:
+            if client.operation is None and user in (None, client.user):
                 yield {
                     "type": "op",
                     **_client_fields(services, client),
@@ -45,7 +52,7 @@ def current_operations(
                 }
     if idle_cursors:
         for cursor in services.cursors:
-            if not cursor.pinned:
+            if not cursor.pinned and user in (None, cursor.user):
                 yield _cursor_document(services, cursor)
 
 
@@ -76,6 +83,7 @@ class CurrentOp(Command):
                     context.services,
                     idle_connections=bool(body.get("$all")),
                     truncate=bool(body.get("$truncateOps")),
+                    user=context.client.user if body.get("$ownOps") else None,
                 )
                 if matches(document)
             ]
@@ -91,7 +99,13 @@ class KillOp(Command):
 
     async def run(self, context: Context, request: Request) -> Document:
         """Answer that it was tried, whether or not there is such an operation."""
-        context.services.operations.kill(_operation_number(request.body))
+        services, number = context.services, _operation_number(request.body)
+        if services.config.auth:
+            victim = next((operation.client for operation in services.operations if operation.opid == number), None)
+            own = isinstance(victim, Client) and victim.user == context.client.user
+            if not own and not may(services, context.client, "killop"):
+                raise Unauthorized("not authorized on admin to execute command { killOp }")
+        services.operations.kill(number)
         return {"info": "attempting to kill op"}
 
 
@@ -196,6 +210,7 @@ def _operation_document(services: Services, operation: Operation, client: Client
     command = dict(operation.command)
     if next(iter(command), "") in _SECRETS:
         command = {next(iter(command)): 1, "$db": operation.database}
+    command.pop("speculativeAuthenticate", None)
     shown: Document = command
     if truncate and len(encode(command)) > _SHOWN_COMMAND_BYTES:
         shown = {"$truncated": str(command)[:_SHOWN_COMMAND_BYTES]}

@@ -108,7 +108,7 @@ class PipelinePlanner:
 
     def system(self, stage: str, spec: Any, context: PipelineContext) -> PlanNode:
         """See `SourceProvider.system`."""
-        return system_rows(self._services, stage, spec, context)
+        return system_rows(self._services, stage, spec, context, self._operation)
 
     def read(self, source: Source, stages: Sequence[Document], context: PipelineContext) -> Read:
         """The plan of a pipeline on what a name stands for."""

@@ -344,9 +344,9 @@ async def first_reply(
             no_timeout=no_timeout,
             tailable=read.tailable,
             await_data=await_data,
+            user=context.client.user,
             extra={
                 "left": limit - len(rows) if limit else None,
-                "user": context.client.user,
                 "time_left_ms": request.generic.max_time_ms,
             },
         )

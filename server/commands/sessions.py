@@ -99,8 +99,10 @@ class EndSessions(Command):
 
     async def run(self, context: Context, request: Request) -> Document:
         """Answer `{}`."""
+        services, user = context.services, context.client.user
         for lsid in _asked_sessions(request):
-            context.services.sessions.end(lsid)
+            if not services.config.auth or services.sessions.owner(lsid) == user:
+                services.sessions.end(lsid)
         return {}
 
 
@@ -112,8 +114,12 @@ class KillSessions(Command):
 
     async def run(self, context: Context, request: Request) -> Document:
         """Answer `{}`."""
-        lsids = _asked_sessions(request)
-        _kill(context, request, lsids or [session.lsid for session in context.services.sessions])
+        services, user = context.services, context.client.user
+        lsids = _asked_sessions(request) or [session.lsid for session in services.sessions]
+        if services.config.auth:
+            # One's own; those of others are for killAllSessions.
+            lsids = [lsid for lsid in lsids if services.sessions.owner(lsid) == user]
+        _kill(context, request, lsids)
         return {}
 
 

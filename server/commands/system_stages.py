@@ -22,8 +22,10 @@ from ...query.pipeline.parse import register
 from ...query.plan.batches import Batch, RowBatch
 from ...query.plan.nodes import PlanNode, Run
 from ...storage.engine import Snapshot
-from ..context import Services
+from ..authorization import visible_collections
+from ..context import Client, Services
 from ..machine import host_name
+from ..operations import Operation
 from ..sizes import all_index_bytes, index_bytes
 from .arguments import Fields
 from .operations import current_operations
@@ -168,15 +170,21 @@ _CURRENT_OP: Final = frozenset(
 )  # fmt: skip
 
 
-def system_rows(services: Services, stage: str, spec: Any, context: PipelineContext) -> PlanNode:
-    """The plan node of a stage that reads what the server knows of itself."""
-    makers: dict[str, Callable[[Services, Any, PipelineContext, Snapshot], list[Document]]] = {
-        "$collStats": _collection_stats,
+def system_rows(services: Services, stage: str, spec: Any, context: PipelineContext, operation: Operation) -> PlanNode:
+    """The plan node of a stage that reads what the server knows of itself, as far as the operation's client may see."""
+    own: dict[str, Callable[[Services, Any, PipelineContext, Client], list[Document]]] = {
         "$currentOp": _current_operations,
-        "$indexStats": _index_stats,
         "$listClusterCatalog": _catalog,
         "$listLocalSessions": _sessions,
         "$listSessions": _sessions,
+    }
+    if stage in own:
+        make_own, client = own[stage], operation.client
+        assert isinstance(client, Client)
+        return SystemRows(stage, lambda _: make_own(services, spec, context, client))
+    makers: dict[str, Callable[[Services, Any, PipelineContext, Snapshot], list[Document]]] = {
+        "$collStats": _collection_stats,
+        "$indexStats": _index_stats,
         "$planCacheStats": _cached_plans,
         "$querySettings": _nothing,
     }
@@ -357,29 +365,42 @@ def _index_stats(services: Services, spec: Any, context: PipelineContext, snapsh
     return rows
 
 
-def _current_operations(services: Services, spec: Any, context: PipelineContext, snapshot: Snapshot) -> list[Document]:
+def _user_alone(services: Services, client: Client) -> tuple[str, str] | None:
+    """The user whose things alone are shown; None where everything is, for want of logins."""
+    return client.user if services.config.auth else None
+
+
+def _current_operations(services: Services, spec: Any, context: PipelineContext, client: Client) -> list[Document]:
     return list(
         current_operations(
             services,
             idle_connections=bool(spec.get("idleConnections")),
             idle_cursors=bool(spec.get("idleCursors")),
             truncate=bool(spec.get("truncateOps")),
+            user=None if spec.get("allUsers") else _user_alone(services, client),
         )
     )
 
 
-def _sessions(services: Services, spec: Any, context: PipelineContext, snapshot: Snapshot) -> list[Document]:
-    return list(local_sessions(services, listed_users("$listLocalSessions", spec)))
+def _sessions(services: Services, spec: Any, context: PipelineContext, client: Client) -> list[Document]:
+    users = listed_users("$listLocalSessions", spec)
+    alone = _user_alone(services, client)
+    if alone is not None and not users and not spec.get("allUsers"):
+        users = frozenset({alone})
+    return list(local_sessions(services, users))
 
 
-def _catalog(services: Services, spec: Any, context: PipelineContext, snapshot: Snapshot) -> list[Document]:
+def _catalog(services: Services, spec: Any, context: PipelineContext, client: Client) -> list[Document]:
     """The collections of the database, or of all of them where it is `admin`."""
     database = context.namespace.database
     names = services.catalog.list_databases() if database == "admin" else [database]
     rows: list[Document] = []
+    visible = visible_collections(services, client)
     for name in names:
         for collection in services.catalog.list_collections(name):
             listed = collection.listing()
+            if not visible(name, listed["name"]):
+                continue
             row: Document = {"db": name, "ns": f"{name}.{listed['name']}", "type": listed["type"]}
             row |= {key: listed[key] for key in ("options", "info", "idIndex") if key in listed}
             row["sharded"] = False
