@@ -17,8 +17,10 @@ class ExprMatch(MatchNode):
 
     rank = 23
 
-    def __init__(self, expression: Expression) -> None:
+    def __init__(self, expression: Expression, context: ParseContext | None = None) -> None:
+        """`context` is the one in which the expression was parsed, for whoever wants to write it anew."""
         self.expression = expression
+        self.context = context
 
     def compile(self, variables: Variables | None = None) -> Predicate:
         """See `MatchNode.compile`."""
@@ -62,8 +64,8 @@ class SampleRate(MatchNode):
 
 def parse_expr(operand: Any, context: MatchContext) -> MatchNode:
     """`$expr: expression`."""
-    expression = parse_expression(operand, ParseContext(collator=context.collator, variables=context.defined_variables))
-    return ExprMatch(expression)
+    known = ParseContext(collator=context.collator, variables=context.defined_variables)
+    return ExprMatch(parse_expression(operand, known), known)
 
 
 def parse_sample_rate(operand: Any, _: MatchContext) -> MatchNode:

@@ -16,6 +16,10 @@ Fields = frozenset[str] | None
 """Paths of documents; None stands for all of them."""
 
 
+Rename = Callable[[str], str | None]
+"""The path that a path was before a stage; None where it was none, or nobody can tell."""
+
+
 class SourceProvider(Protocol):
     """Who makes plans for other collections, and lets `$out` and `$merge` write."""
 

@@ -1,6 +1,6 @@
 """What stages with pipelines of their own share: which stages may stand in them, and how they run within the outer run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +15,9 @@ from .base import PipelineContext, SourceProvider
 
 if TYPE_CHECKING:
     from .parse import Pipeline
+
+NEVER_INSIDE: Final = ("$changeStreamSplitLargeEvent",)
+"""What no pipeline within another one may hold."""
 
 _WRITERS: Final = ("$out", "$merge")
 _SESSIONS: Final = ("$listLocalSessions", "$listSessions")
@@ -85,13 +88,30 @@ def run_inner(node: PlanNode, run: Run, variables: dict[str, Any]) -> Iterator[B
             return
 
 
+def inner_batches(
+    context: PipelineContext,
+    namespace: Namespace,
+    pipeline: list[Document],
+    run: Run,
+    variables: dict[str, Any],
+    note: Callable[[PlanNode], None] | None = None,
+) -> Iterator[Batch | None]:
+    """The batches of a pipeline on another collection; None is a breathing point. `note` is told the plan that has run."""
+    known = {**context.variables, **run.variables, **variables}
+    given = replace(context, namespace=namespace, variables=known)
+    node = sources_of(context).plan(namespace, pipeline, given)
+    try:
+        yield from run_inner(node, run, known)
+    finally:
+        if note is not None:
+            note(node)
+
+
 def inner_documents(
     context: PipelineContext, namespace: Namespace, pipeline: list[Document], run: Run, variables: dict[str, Any]
 ) -> Iterator[Document | None]:
     """The rows of a pipeline on another collection; None is a breathing point."""
-    given = replace(context, namespace=namespace, variables={**context.variables, **variables})
-    node = sources_of(context).plan(namespace, pipeline, given)
-    for batch in run_inner(node, run, {**run.variables, **variables}):
+    for batch in inner_batches(context, namespace, pipeline, run, variables):
         if batch is None:
             yield None
         else:

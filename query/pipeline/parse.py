@@ -8,7 +8,7 @@ from ...common.values import Document, type_name
 from ..match.base import holds
 from ..match.text import TextMatch
 from ..plan.nodes import PlanNode
-from . import densify, facet, geo_near, group, join, order, rank_fusion, reshape, windows
+from . import densify, facet, geo_near, group, join, lookup, order, rank_fusion, reshape, windows
 from .base import Fields, PipelineContext, Stage, StageParser
 from .optimize import optimized
 from .order import Limit, Skip, Sort
@@ -25,6 +25,7 @@ STAGES: Final[dict[str, StageParser]] = {
     **geo_near.STAGES,
     **group.STAGES,
     **join.STAGES,
+    **lookup.STAGES,
     **order.STAGES,
     **rank_fusion.STAGES,
     **reshape.STAGES,

@@ -9,7 +9,7 @@ from ...common.errors import Location, MongoError
 from ...common.field_paths import parse_field_path
 from ...common.paths import get_path
 from ...common.values import MISSING, Document, is_string, type_name
-from ..expression.base import DESCEND, KEEP, PRUNE, Expression
+from ..expression.base import DESCEND, KEEP, PRUNE, Expression, FieldPath
 from ..expression.metadata import METADATA_VARIABLE, metadata_read
 from ..match.base import MatchNode
 from ..match.parse import parse_filter
@@ -17,7 +17,7 @@ from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
 from ..projection import Projection
 from ..update.pipeline import AddFields, PipelineParser, Project, ReplaceRoot, Step
-from .base import Fields, MapNode, PipelineContext, Stage, StageNode, StageParser, joined
+from .base import Fields, MapNode, PipelineContext, Rename, Stage, StageNode, StageParser, joined
 
 
 class Match(Stage):
@@ -75,6 +75,33 @@ class Reshape(Stage):
     def projection(self) -> Projection | None:
         """The projection of `$project` and `$unset`."""
         return self.step._projection if isinstance(self.step, Project) else None
+
+    def renames(self) -> Rename:
+        """What a path at the top of a row was called before, as far as that is all that happened to it."""
+        root = self.step._root if isinstance(self.step, AddFields) else None
+        projection = self.projection
+        if projection is not None:
+            root = projection._root
+        if root is None or (projection is not None and (projection._metas or projection._rewrites)):
+            return lambda path: None
+        copies = {
+            name: one.path[0]
+            for name, one in root.computed.items()
+            if isinstance(one, FieldPath) and one.variable in ("CURRENT", "ROOT") and len(one.path) == 1
+        }
+        changed = set(root.order)
+        kept = root.named if root.inclusion else None
+        dropped = set() if root.inclusion else root.named
+
+        def rename(path: str) -> str | None:
+            first, dot, rest = path.partition(".")
+            if first in copies:
+                return copies[first] + dot + rest
+            if first in changed or first in dropped or (kept is not None and first not in kept):
+                return None
+            return path
+
+        return rename
 
     def metadata_read(self) -> frozenset[str]:
         """The kinds of metadata that its expressions read."""
@@ -247,17 +274,18 @@ class Unwind(Stage):
         value = get_path(document, self.path)
         if isinstance(value, list) and value:
             for position, item in enumerate(value):
-                yield self._with(document, item, Int64(position))
+                yield self.with_item(document, item, Int64(position))
         elif isinstance(value, list) or value is None or value is MISSING:
             if self.keep_empty:
-                yield self._with(document, MISSING, None) if isinstance(value, list) else self._kept(document)
+                yield self.with_item(document, MISSING, None) if isinstance(value, list) else self._kept(document)
         else:
-            yield self._with(document, value, None)
+            yield self.with_item(document, value, None)
 
     def _kept(self, document: Document) -> Document:
         return document if self.index is None else replaced(document, parse_field_path(self.index), None)
 
-    def _with(self, document: Document, value: Any, position: Int64 | None) -> Document:
+    def with_item(self, document: Document, value: Any, position: Int64 | None) -> Document:
+        """The row for one element of the array; MISSING where there is none."""
         row = replaced(document, self.path, value)
         return row if self.index is None else replaced(row, parse_field_path(self.index), position)
 

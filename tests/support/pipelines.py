@@ -1,6 +1,6 @@
 """Expressions and pipelines run by themselves: no server, no storage."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from bucketd.catalog.namespaces import Namespace
@@ -37,13 +37,38 @@ def evaluated(spec: Any, document: Document | None = None, **variables: Any) -> 
     return parse_expression(spec, context).evaluate(document or {}, variables)
 
 
-def parsed(stages: list[Document]) -> Pipeline:
-    return parse_pipeline(stages, PipelineContext(namespace=Namespace("db", "rows")))
+class Collections:
+    """Other collections, for the stages that read them (`SourceProvider`)."""
+
+    def __init__(self, documents: Mapping[str, Sequence[Document]], *, optimized: bool) -> None:
+        self._documents = documents
+        self._optimized = optimized
+
+    def plan(self, namespace: Namespace, pipeline: list[Document], context: PipelineContext) -> PlanNode:
+        made = parse_pipeline(pipeline, context)
+        return (made.optimized() if self._optimized else made).node(Rows(self._documents[namespace.collection]))
+
+    def system(self, stage: str, spec: Any, context: PipelineContext) -> PlanNode:
+        raise NotImplementedError
 
 
-def ran(stages: list[Document], documents: Sequence[Document], *, optimized: bool = True, **options: Any) -> list[Any]:
+def parsed(
+    stages: list[Document], others: Mapping[str, Sequence[Document]] | None = None, *, optimized: bool = True
+) -> Pipeline:
+    sources = Collections(others or {}, optimized=optimized)
+    return parse_pipeline(stages, PipelineContext(namespace=Namespace("db", "rows"), sources=sources))
+
+
+def ran(
+    stages: list[Document],
+    documents: Sequence[Document],
+    *,
+    optimized: bool = True,
+    others: Mapping[str, Sequence[Document]] | None = None,
+    **options: Any,
+) -> list[Any]:
     """What a pipeline makes of documents."""
-    pipeline = parsed(stages)
+    pipeline = parsed(stages, others, optimized=optimized)
     node = (pipeline.optimized() if optimized else pipeline).node(Rows(documents))
     run = Run(snapshot=cast(Snapshot, None), **options)
     return [row for batch in node.batches(run) if batch is not None for row in batch.documents()]

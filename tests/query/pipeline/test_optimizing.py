@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from bucketd.common.errors import MongoError
 from bucketd.common.values import Document, encode
 from support.pipelines import parsed, ran
 
@@ -57,16 +58,97 @@ stages = st.one_of(
         st.sampled_from(["", "n", "a"]),
     ),
     st.builds(lambda path: {"$group": {"_id": f"${path}", "n": {"$sum": 1}}}, paths),
+    st.builds(
+        lambda left, right: {"$group": {"_id": {"a": f"${left}", "b": f"${right}"}, "n": {"$sum": 1}}}, paths, paths
+    ),
     st.just({"$replaceRoot": {"newRoot": {"a": "$b", "b": "$a"}}}),
+    st.builds(lambda left, right: {"$project": {"a": f"${left}", "b": f"${right}", "c": 1}}, tops, tops),
+    st.builds(lambda left, right: {"$set": {"a": f"${left}", "b": f"${right}"}}, tops, tops),
+    st.builds(
+        lambda one: {"$redact": {"$cond": [one, "$$PRUNE", "$$DESCEND"]}},
+        st.sampled_from([{"$eq": ["$a", 1]}, {"$gt": ["$b", 1]}, {"$eq": [{"$type": "$a"}, "missing"]}]),
+    ),
 )
+joining = st.one_of(
+    stages,
+    st.builds(
+        lambda local, foreign, output, unwound: [
+            {"$lookup": {"from": "others", "localField": local, "foreignField": foreign, "as": output}},
+            *unwound(output),
+        ],
+        paths,
+        paths,
+        st.sampled_from(["f", "a", "a.b"]),
+        st.sampled_from(
+            [
+                lambda output: [],
+                lambda output: [{"$unwind": f"${output}"}, {"$match": {f"{output}.a": {"$gt": 0}, "b": {"$ne": 3}}}],
+                lambda output: [{"$unwind": {"path": f"${output}", "preserveNullAndEmptyArrays": True}}],
+                lambda output: [{"$unwind": {"path": f"${output}", "includeArrayIndex": "n"}}, {"$match": {"n": 0}}],
+            ]
+        ),
+    ),
+    st.builds(
+        lambda local, pipeline: {
+            "$lookup": {
+                "from": "others", "localField": local, "foreignField": "a", "let": {"x": "$b"}, "pipeline": pipeline, "as": "f",
+            }
+        },
+        tops,
+        st.sampled_from(
+            [
+                [],
+                [{"$match": {"b": {"$ne": 1}}}, {"$project": {"b": 1}}],
+                [{"$match": {"$expr": {"$gte": ["$b", "$$x"]}}}],
+                [{"$set": {"x": "$$x"}}, {"$match": {"x": 1}}],
+                [{"$sort": {"b": -1}}, {"$limit": 1}],
+            ]
+        ),
+    ),
+    st.just({"$lookup": {"from": "others", "pipeline": [{"$match": {"a": 1}}], "as": "f"}}),
+    st.just({"$unionWith": {"coll": "others", "pipeline": [{"$set": {"b": "$a"}}]}}),
+    st.just(
+        {
+            "$graphLookup": {
+                "from": "others", "startWith": "$a", "connectFromField": "b", "connectToField": "a", "as": "g",
+            }
+        }
+    ),
+)  # fmt: skip
+
+
+def _flat(parts: list[Any]) -> list[Document]:
+    return [stage for part in parts for stage in (part if isinstance(part, list) else [part])]
+
+
+def _answers(pipeline: list[Document], documents: list[Document], others: list[Document], *, optimized: bool) -> Any:
+    try:
+        found: Any = ran(pipeline, documents, optimized=optimized, others={"others": others})
+    except MongoError as error:
+        return error.number
+    return [encode(row) for row in found]
 
 
 @settings(max_examples=400, deadline=None)
 @given(rows, st.lists(stages, max_size=6))
 def test_the_same_rows(documents: list[Document], pipeline: list[Document]) -> None:
-    plain: Any = ran(pipeline, documents, optimized=False)
-    found: Any = ran(pipeline, documents)
-    assert [encode(row) for row in found] == [encode(row) for row in plain]
+    plain = _answers(pipeline, documents, [], optimized=False)
+    assume(isinstance(plain, list))
+    assert _answers(pipeline, documents, [], optimized=True) == plain
+
+
+@settings(max_examples=400, deadline=None)
+@given(rows, rows, st.lists(joining, max_size=6))
+def test_the_same_rows_with_other_collections(
+    documents: list[Document], others: list[Document], parts: list[Any]
+) -> None:
+    pipeline = _flat(parts)
+    plain = _answers(pipeline, documents, others, optimized=False)
+    assume(isinstance(plain, list))
+    assert _answers(pipeline, documents, others, optimized=True) == plain
+
+
+LOOKUP = {"from": "others", "as": "f", "localField": "a", "foreignField": "b"}
 
 
 @pytest.mark.parametrize(
@@ -100,7 +182,96 @@ def test_the_same_rows(documents: list[Document], pipeline: list[Document]) -> N
         ([{"$limit": 5}, {"$match": {"a": 1}}], [{"$limit": 5}, {"$match": {"a": {"$eq": 1}}}]),
         (
             [{"$project": {"a": "$b"}}, {"$match": {"a": 1}}],
-            [{"$project": {"_id": True, "a": "$b"}}, {"$match": {"a": {"$eq": 1}}}],
+            [{"$match": {"b": {"$eq": 1}}}, {"$project": {"_id": True, "a": "$b"}}],
+        ),
+        (
+            [{"$project": {"a": "$b.c"}}, {"$match": {"a": 1}}],
+            [{"$project": {"_id": True, "a": "$b.c"}}, {"$match": {"a": {"$eq": 1}}}],
+        ),
+        (
+            [{"$set": {"a": "$b"}}, {"$match": {"$expr": {"$gt": ["$a", "$c"]}}}],
+            [{"$match": {"$expr": {"$gt": ["$b", "$c"]}}}, {"$addFields": {"a": "$b"}}],
+        ),
+        (
+            [{"$group": {"_id": "$a"}}, {"$match": {"_id": {"$gt": 2}}}],
+            [{"$match": {"a": {"$gt": 2}}}, {"$group": {"_id": "$a"}}],
+        ),
+        (
+            [{"$group": {"_id": {"x": "$a"}, "n": {"$sum": 1}}}, {"$match": {"_id.x": 2, "n": 1}}],
+            [
+                {"$match": {"a": {"$eq": 2}}},
+                {"$group": {"_id": {"x": "$a"}, "n": {"$sum": {"$const": 1}}}},
+                {"$match": {"n": {"$eq": 1}}},
+            ],
+        ),
+        # Every group has an _id, and shows one of several equal values.
+        (
+            [{"$group": {"_id": "$a"}}, {"$match": {"_id": {"$exists": True}}}],
+            [{"$group": {"_id": "$a"}}, {"$match": {"_id": {"$exists": True}}}],
+        ),
+        (
+            [{"$group": {"_id": "$a"}}, {"$match": {"_id": {"$type": "int"}}}],
+            [{"$group": {"_id": "$a"}}, {"$match": {"_id": {"$type": [16]}}}],
+        ),
+        (
+            [{"$redact": "$$DESCEND"}, {"$match": {"a": 1, "b": None}}],
+            [
+                {"$match": {"a": {"$eq": 1}}},
+                {"$redact": "$$DESCEND"},
+                {"$match": {"$and": [{"a": {"$eq": 1}}, {"b": {"$eq": None}}]}},
+            ],
+        ),
+        ([{"$skip": 0}, {"$match": {}}], []),
+        ([{"$sort": {"a": 1}}, {"$sort": {"a": 1}}], [{"$sort": {"sortKey": {"a": 1}}}]),
+        (
+            [{"$unwind": "$b"}, {"$sort": {"a": 1}}],
+            [{"$sort": {"sortKey": {"a": 1}}}, {"$unwind": {"path": "$b"}}],
+        ),
+        (
+            [{"$sort": {"a": 1}}, {"$unwind": {"path": "$b", "preserveNullAndEmptyArrays": True}}, {"$limit": 3}],
+            [
+                {"$sort": {"sortKey": {"a": 1}, "limit": 3}},
+                {"$unwind": {"path": "$b", "preserveNullAndEmptyArrays": True}},
+                {"$limit": 3},
+            ],
+        ),
+        (
+            [{"$unionWith": "others"}, {"$match": {"a": 1}}],
+            [
+                {"$match": {"a": {"$eq": 1}}},
+                {"$unionWith": {"coll": "others", "pipeline": [{"$match": {"a": {"$eq": 1}}}]}},
+            ],
+        ),
+        ([{"$lookup": LOOKUP}, {"$sort": {"a": 1}}], [{"$sort": {"sortKey": {"a": 1}}}, {"$lookup": LOOKUP}]),
+        ([{"$lookup": LOOKUP}, {"$limit": 3}], [{"$limit": 3}, {"$lookup": LOOKUP}]),
+        (
+            [{"$lookup": LOOKUP}, {"$unwind": "$f"}, {"$match": {"f.x": {"$gt": 1}, "a": 1}}, {"$limit": 3}],
+            [
+                {"$match": {"a": {"$eq": 1}}},
+                {
+                    "$lookup": {
+                        **LOOKUP,
+                        "let": {},
+                        "pipeline": [{"$match": {"x": {"$gt": 1}}}],
+                        "unwinding": {"preserveNullAndEmptyArrays": False},
+                    }
+                },
+                {"$limit": 3},
+            ],
+        ),
+        (
+            [{"$lookup": LOOKUP}, {"$unwind": {"path": "$f", "includeArrayIndex": "n"}}, {"$match": {"f.x": 1}}],
+            [
+                {"$lookup": {**LOOKUP, "unwinding": {"preserveNullAndEmptyArrays": False, "includeArrayIndex": "n"}}},
+                {"$match": {"f.x": {"$eq": 1}}},
+            ],
+        ),
+        (
+            [{"$lookup": LOOKUP}, {"$unwind": "$f"}, {"$match": {"f.x": {"$elemMatch": {"$gt": 1}}}}],
+            [
+                {"$lookup": {**LOOKUP, "unwinding": {"preserveNullAndEmptyArrays": False}}},
+                {"$match": {"f.x": {"$elemMatch": {"$gt": 1}}}},
+            ],
         ),
     ],
 )
