@@ -23,6 +23,7 @@ from ..query.sort import parse_sort
 from .bounded_sort import BoundedSort
 from .counts import counted_stages
 from .last_point import SeriesEnds, end_wanted, is_steady, usable_index
+from .latest_groups import latest_groups
 from .predicates import Target, all_of, widen
 from .unpack_stage import UnpackSpec, UnpackStage
 
@@ -64,6 +65,11 @@ def rewritten(stages: Sequence[Stage], source: Source, context: PipelineContext)
     ordered = _ordered(unpack, before, behind, source)
     if ordered is not None:
         return [*before, *ordered]
+    latest = latest_groups(unpack.spec, behind)
+    if latest is not None:
+        by_time = Sort(parse_sort({"_id": -1 if latest.descending else 1}), None)
+        behind = [latest, *behind[1:]]
+        return [*before, by_time, _with_fields(unpack.changed(columnar=True), behind), *behind]
     limit = _limit(behind)
     if limit is not None:
         if unpack.spec.event_filter is None:

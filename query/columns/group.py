@@ -59,6 +59,11 @@ class ColumnGrouping:
         return len(self._keys.values)
 
     @property
+    def keys(self) -> Sequence[Any]:
+        """The keys of the groups."""
+        return self._keys.values
+
+    @property
     def full(self) -> bool:
         """Whether the groups take as much memory as they may."""
         return len(self) > self._groups_max

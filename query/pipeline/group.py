@@ -1,6 +1,6 @@
 """Stages that gather: `$group $count $sortByCount $bucket $facet`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, Final
 
@@ -126,8 +126,16 @@ def _gather_columns(columns: ColumnGrouping, batch: ColumnBatch, run: Run) -> bo
         raise _as_grouped(error) from None
 
 
+Enough = Callable[[ColumnGrouping, ColumnBatch], bool]
+
+
 class GroupNode(StageNode):
     """Groups in a table by key; bounded in memory."""
+
+    def __init__(self, stage: Group, source: PlanNode, *, enough: Enough | None = None) -> None:
+        """`enough`, asked after each batch of columns, may end the reading."""
+        super().__init__(stage, source)
+        self._enough = enough
 
     def batches(self, run: Run) -> Iterator[Batch | None]:
         """See `PlanNode.batches`."""
@@ -150,6 +158,8 @@ class GroupNode(StageNode):
                 if batch is None:
                     pass
                 elif isinstance(batch, ColumnBatch) and columns is not None and _gather_columns(columns, batch, run):
+                    if self._enough is not None and table.empty and self._enough(columns, batch):
+                        break
                     if columns.full:
                         columns.hand_over(table)
                 else:

@@ -1,6 +1,7 @@
 """Groups and filters over columns give what the row engine gives, to the last bit and type."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from bucketd.common.values import Document, encode
 from bucketd.query.columns.batch import ColumnBatch
 from bucketd.query.pipeline.base import PipelineContext
 from bucketd.query.pipeline.group import Group
+from bucketd.timeseries import unpack
+from bucketd.timeseries.columns import column_batches
 from support.measurements import NAMESPACE, Measurements
 from support.memory_engine import MemoryEngine
 from support.rows import in_a_list
@@ -129,6 +132,48 @@ async def test_groups(rows: list[Document], key: Any, accumulators: Document, fi
     pipeline: list[Document] = [] if filter is None else [{"$match": filter}]
     pipeline.append({"$group": {"_id": key, **accumulators}})
     assert by_group(lab.aggregate(*pipeline)) == by_group(in_a_list(bucket_order(lab), pipeline))
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    typed(),
+    st.sampled_from([trunc("minute"), trunc("hour"), trunc("minute", binSize=7), trunc("hour", timezone="+05:45")]),
+    ACCUMULATORS,
+    st.sampled_from([1, -1]),
+    st.integers(1, 5),
+    st.one_of(st.none(), FILTERS),
+)
+async def test_the_first_few_groups_by_time(
+    rows: list[Document], key: Any, accumulators: Document, order: int, limit: int, filter: Document | None
+) -> None:
+    # Buckets are read from the other end than rows are listed: what depends on the order of rows is left out.
+    accumulators = {name: one for name, one in accumulators.items() if not {"$first", "$last"} & set(one)}
+    lab = await stored(rows)
+    pipeline: list[Document] = [] if filter is None else [{"$match": filter}]
+    pipeline += [{"$group": {"_id": key, **accumulators}}, {"$sort": {"_id": order}}, {"$limit": limit}]
+    assert lab.aggregate(*pipeline) == in_a_list(bucket_order(lab), pipeline)
+
+
+async def test_the_newest_groups_leave_older_buckets_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = await stored(
+        [{"_id": number, "t": DatetimeMS(START + number * 60_000), "m": "a", "i": number} for number in range(72 * 60)]
+    )
+    pipeline: list[Document] = [
+        {"$group": {"_id": trunc("hour"), "n": {"$sum": 1}, "most": {"$max": "$i"}}},
+        {"$sort": {"_id": -1}},
+        {"$limit": 2},
+    ]
+    assert [row["most"] for row in lab.aggregate(*pipeline)] == [72 * 60 - 1, 71 * 60 - 1]
+    read: list[bytes] = []
+
+    def noted(buckets: Sequence[bytes], *others: Any) -> list[ColumnBatch]:
+        read.extend(buckets)
+        return column_batches(buckets, *others)
+
+    monkeypatch.setattr(unpack, "column_batches", noted)
+    monkeypatch.setattr(unpack, "_BUCKETS_OF_COLUMNS", 4)
+    lab.aggregate(*pipeline)
+    assert 0 < len(read) < len(lab.stored()) // 2
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
