@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import bson
+import lmdb
 import psutil
 from pymongo import MongoClient
 
@@ -178,3 +179,17 @@ class Table:
 def disk_bytes(folder: Path) -> int:
     """Bytes that the files of a folder really take."""
     return sum(os.stat(path).st_blocks * 512 for path in folder.rglob("*") if path.is_file())
+
+
+def used_bytes(folder: Path) -> int:
+    """Bytes of the pages of a store that hold anything, its indexes and counts among them."""
+    with (
+        lmdb.open(str(folder), readonly=True, lock=False, max_dbs=16) as environment,
+        environment.begin() as transaction,
+    ):
+        pages = 0
+        for name in (None, *(key for key, _ in transaction.cursor())):
+            table = None if name is None else environment.open_db(name, txn=transaction, create=False)
+            stat = environment.stat() if table is None else transaction.stat(table)
+            pages += stat["leaf_pages"] + stat["overflow_pages"] + stat["branch_pages"]
+        return int(pages * environment.stat()["psize"])

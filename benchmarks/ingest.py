@@ -8,7 +8,9 @@ from typing import Any
 import bson
 from bson import ObjectId
 
-from .harness import RawClient, Server, Table, disk_bytes, insert_message, running_server
+from bucketd.common.zstd import zstd
+
+from .harness import RawClient, Server, Table, disk_bytes, insert_message, running_server, used_bytes
 from .loading import create, load, send_all
 from .tsbs import METRICS, Scale, batches
 
@@ -46,6 +48,9 @@ def raw_load(table: Table, scale: Scale, connections: int = 1) -> None:
             size = client["bench"].command("collStats", "cpu")["size"]
             assert client["bench"]["cpu"].count_documents({}) == scale.measurements
         on_disk = disk_bytes(server.dbpath) - empty
+        with server.client() as client:
+            client["bench"].command("compact", "cpu")
+        used, identities = used_bytes(server.dbpath), _identity_bytes(server)
     values = scale.measurements * len(METRICS)
     table.add(f"raw socket x{connections}, measurements/s", f"{taken.measurements / taken.seconds:,.0f}", "wall clock")
     table.add(
@@ -54,7 +59,30 @@ def raw_load(table: Table, scale: Scale, connections: int = 1) -> None:
         f"{taken.measurements / taken.cpu:,.0f} per second of CPU",
     )
     table.add("  bucket documents, bytes per value", f"{size / values:.3f}", "with _id, before the pages of the store")
-    table.add("  files on disk, bytes per value", f"{on_disk / values:.3f}", "with _id, index and free pages")
+    table.add(
+        "  pages in use, bytes per value",
+        f"{used / values:.3f}",
+        "packed, with _id and index",
+        value=used / values,
+        goal=0.65,
+    )
+    apart = (used - identities) / values
+    table.add("  _id apart", f"{apart:.3f}", "less what the packs are smaller without it", value=apart, goal=0.45)
+    table.add("  files on disk, bytes per value", f"{on_disk / values:.3f}", "with _id, index and pages that are free")
+
+
+def _identity_bytes(server: Server) -> int:
+    """What the `_id`s of the measurements take: of each 16 buckets, packed with them and without."""
+    taken = 0
+    with server.client() as client:
+        rows = list(client["bench"]["system.buckets.cpu"].find())
+    for start in range(0, len(rows), 16):
+        part = rows[start : start + 16]
+        sizes = []
+        for wanted in (part, [{**row, "data": {k: v for k, v in row["data"].items() if k != "_id"}} for row in part]):
+            sizes.append(len(zstd().compress(b"".join(map(bson.encode, wanted)), 3)))
+        taken += sizes[0] - sizes[1]
+    return taken
 
 
 def single_inserts(table: Table, seconds: float = 3.0, writers: int = 16) -> None:

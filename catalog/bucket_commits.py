@@ -180,7 +180,7 @@ def _write(
         if bucket.stored is None:
             new.append(raw)
             continue
-        old = documents.fetch(transaction, collection, bucket.record_key)
+        old = documents.fetch_loose(transaction, collection, bucket.record_key)
         if old is None or fingerprint(old) != bucket.stored:
             raise BucketsChanged
         known.append(bucket)

@@ -27,6 +27,9 @@ from .timeseries_options import EXTENDED_RANGE, TimeseriesOptions
 
 _INT32_MAX: Final = 2**31 - 1
 
+Fresh = tuple[int, bytes]
+"""A number of buckets, and the lowest of their ids."""
+
 
 @dataclass(frozen=True, slots=True)
 class BucketLimits:
@@ -69,6 +72,7 @@ class BucketCatalog:
         self._buckets = OpenBuckets()
         self._serial = secrets.randbits(63)
         self._counters = BucketCounters()
+        self._fresh: dict[int, Fresh] = {}
         self.commits = BucketCommits(engine, catalog, self._stored, self._lost)
 
     async def insert(self, namespace: Namespace, batch: Partition) -> None:
@@ -116,6 +120,14 @@ class BucketCatalog:
     def forget_buckets(self, collection: Collection, bucket_ids: Iterable[ObjectId]) -> None:
         """Somebody else removed or changed these buckets: let go of those that are open or archived."""
         self._buckets.forget_ids(collection.id, bucket_ids)
+
+    def active_ids(self, collection: Collection) -> set[bytes]:
+        """Ids of the buckets of a collection that measurements may still go to."""
+        return self._buckets.ids(collection.id)
+
+    def fresh(self, collection: Collection) -> Fresh | None:
+        """The buckets of a collection that were stored for the first time since this was last asked."""
+        return self._fresh.pop(collection.id, None)
 
     def statistics(self, collection: Collection) -> Document:
         """The counters of a collection, as `collStats` shows them."""
@@ -304,6 +316,9 @@ class BucketCatalog:
                 counters = self._counters.of(bucket.collection_id)
                 counters[name] += 1
                 counters["numCommits"] += 1
+                if name == "numBucketInserts":
+                    count, lowest = self._fresh.get(bucket.collection_id, (0, bucket.bucket_id))
+                    self._fresh[bucket.collection_id] = (count + 1, min(lowest, bucket.bucket_id))
                 if version != bucket.version:
                     counters["numCompressedBucketsConvertedToUnsorted"] += bucket.version == 2
                     bucket.version = version

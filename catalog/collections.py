@@ -85,6 +85,11 @@ class Collection:
         """Whether records lie in the order of `_id`."""
         return bool(self.options.get("clusteredIndex"))
 
+    @cached_property
+    def packed(self) -> bool:
+        """Whether records may lie together in packs."""
+        return self.is_buckets and self.clustered
+
     @property
     def capped(self) -> bool:
         """Whether the oldest records make room for new ones."""

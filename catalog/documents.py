@@ -19,6 +19,7 @@ from ..kernels import key_of_id
 from ..storage.engine import Snapshot, Transaction
 from ..storage.errors import DuplicateKey as KeyTaken
 from ..storage.keys import after, number_key, number_of
+from . import packs
 from .clustering import RECORD_ID_BYTES_MAX, check_record_id, refuse_number_twice
 from .collections import Collection
 from .index_entries import (
@@ -107,6 +108,8 @@ def insert_many(transaction: Transaction, collection: Collection, raws: Iterable
             record_key = clustered_key(collection, raw)
             if len(raw) > RECORD_ID_BYTES_MAX:
                 check_record_id(raw)
+            if collection.packed:
+                packs.loosen(transaction, prefix, record_key)
             try:
                 transaction.insert("records", prefix + record_key, raw)
             except KeyTaken:
@@ -144,11 +147,18 @@ def replace_many(
     transaction: Transaction, collection: Collection, changes: Iterable[tuple[bytes, bytes, bytes]]
 ) -> None:
     """The same for several, each as record key, document, and new document."""
+    if collection.packed:
+        changes = list(changes)
+        for record_key, _, _ in changes:
+            packs.loosen(transaction, number_key(collection.id), record_key)
     rewrite_many(transaction, collection, ((*change, None) for change in changes))
 
 
 def rewrite_many(transaction: Transaction, collection: Collection, changes: Iterable[Rewrite]) -> list[Entries]:
-    """The same where the index entries may be known from the last time; returns those that each document has now."""
+    """The same where the index entries may be known from the last time; returns those that each document has now.
+
+    Documents that may be packed were fetched by `fetch_loose`.
+    """
     grown = 0
     prefix = number_key(collection.id)
     indexes = collection.indexes
@@ -190,6 +200,8 @@ def rewrite_many(transaction: Transaction, collection: Collection, changes: Iter
 
 def remove(transaction: Transaction, collection: Collection, record_key: bytes, old: bytes) -> None:
     """Take a document and its index entries away."""
+    if collection.packed:
+        packs.loosen(transaction, number_key(collection.id), record_key)
     transaction.delete("records", number_key(collection.id) + record_key)
     for index in collection.indexes:
         for key in entry_keys(transaction, index, old)[0]:
@@ -202,7 +214,19 @@ def remove(transaction: Transaction, collection: Collection, record_key: bytes, 
 
 def fetch(snapshot: Snapshot, collection: Collection, record_key: bytes) -> bytes | None:
     """The document of a record key."""
+    if collection.packed:
+        return packs.fetch(snapshot, number_key(collection.id), record_key)
     return snapshot.get("records", number_key(collection.id) + record_key)
+
+
+def fetch_loose(transaction: Transaction, collection: Collection, record_key: bytes) -> bytes | None:
+    """The same for somebody who is about to rewrite the document: it lies by itself from now on."""
+    key = number_key(collection.id) + record_key
+    raw = transaction.get("records", key)
+    if collection.packed and (raw is None or packs.is_pack(raw)):
+        packs.loosen(transaction, key[:8], record_key)
+        raw = transaction.get("records", key)
+    return raw
 
 
 def record_key_of_id(snapshot: Snapshot, collection: Collection, identity: Any) -> bytes | None:
@@ -248,6 +272,9 @@ def scan(
         else:
             start = max(start, prefix + after_key + b"\0")
     if start >= stop:
+        return
+    if collection.packed:
+        yield from packs.scan(snapshot, prefix, start, stop, reverse=reverse)
         return
     skip = len(prefix)
     for key, raw in snapshot.scan("records", start, stop, reverse=reverse):

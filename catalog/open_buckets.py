@@ -205,6 +205,14 @@ class OpenBuckets:
                 if bucket_ids is None or bucket_id in bucket_ids:
                     self._unarchive(key, by_start, start)
 
+    def ids(self, collection_id: int) -> set[bytes]:
+        """Ids of the open and archived buckets of a collection."""
+        found = {bucket.bucket_id for bucket in self._used if bucket.collection_id == collection_id}
+        for key, by_start in self._archived.items():
+            if key[0] == collection_id:
+                found.update(by_start.values())
+        return found
+
     def oldest_idle(self) -> OpenBucket | None:
         """The bucket that was used longest ago and waits for nothing."""
         return next((bucket for bucket in self._used if not bucket.waits), None)

@@ -4,13 +4,13 @@ The libraries are loaded with the first message that needs them.
 """
 
 import struct
-import sys
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from ..common.limits import MESSAGE_BYTES_MAX
+from ..common.zstd import zstd
 from .framing import HEADER_BYTES, BrokenStream, Header, OpCode
 from .messages import with_header
 
@@ -119,11 +119,11 @@ class Zstandard(Compressor):
 
     def compress(self, content: bytes) -> bytes:
         """See `Compressor.compress`."""
-        return bytes(_zstd().compress(content))
+        return bytes(zstd().compress(content))
 
     def decompress(self, compressed: bytes, size: int) -> bytes:
         """See `Compressor.decompress`."""
-        frame = _zstd().ZstdDecompressor()
+        frame = zstd().ZstdDecompressor()
         content = bytes(frame.decompress(compressed, max_length=size + 1))
         if not frame.eof:
             raise ValueError("zstd frame has no end")
@@ -193,11 +193,3 @@ def _snappy_length(compressed: bytes) -> int:
         if not byte & 0x80:
             return length
     raise ValueError("snappy block has no length")
-
-
-def _zstd() -> Any:
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-    else:
-        from backports import zstd
-    return zstd

@@ -146,6 +146,7 @@ _ROWS: Final = (
     Parameter("timeseriesIdleBucketExpiryMemoryUsageThreshold", "long", 0),
     Parameter("timeseriesInsertMaxRetriesOnDuplicates", "int", 5, low=0),
     Parameter("timeseriesLargeMeasurementThreshold", "int", 512, low=0),
+    Parameter("timeseriesPackBuckets", "bool", True),
     Parameter("tlsMode", "string", "disabled", **_RUNTIME),
     Parameter("transactionLifetimeLimitSeconds", "int", 60, low=1),
     Parameter("ttlCollLowPrioritySubpassLimit", "int", 4, **_RUNTIME, low=0),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..catalog.catalog import Catalog
+from ..catalog.packing import Packer
 from ..common.clock import Clock, SystemClock, TestClock
 from ..common.collation import Collation
 from ..common.config import Config, ConfigError
@@ -105,6 +106,17 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
         await open_system_collections(services)
         open_monitor(services)
         stack.push_async_callback(services.ttl.stop)
+        packer = Packer(
+            services.engine,
+            services.catalog,
+            clock,
+            lambda: services.buckets,
+            logger,
+            lambda: bool(parameters["timeseriesPackBuckets"]),
+        )
+        services.extra["packer"] = packer
+        packer.start()
+        stack.push_async_callback(packer.stop)
         housekeeping = asyncio.get_running_loop().create_task(_housekeeping(services))
         stack.push_async_callback(_stop_task, housekeeping)
         # What waits for the lock of fsync is finished, or the rest would wait for it.

@@ -1,7 +1,8 @@
 """`compact` and `autoCompact`: give space back that deleted data left behind.
 
 The store fills the pages that deletes set free with what is written next, and its file does not shrink: what can be
-done is to remove at once what dropped collections and indexes left, which otherwise happens in the background.
+done is to remove at once what dropped collections and indexes left, and to pack the buckets of a time-series collection, which
+otherwise happens in the background.
 """
 
 from typing import Final
@@ -29,7 +30,7 @@ class Compact(Command):
     """`compact`."""
 
     name = "compact"
-    summary = "Removes what deleted data left behind."
+    summary = "Removes what deleted data left behind, and packs buckets."
 
     async def run(self, context: Context, request: Request) -> Document:
         """Answer by how many bytes the file of the store became smaller."""
@@ -53,6 +54,9 @@ class Compact(Command):
             return {"estimatedBytesFreed": 0}
         before = context.services.engine.size_bytes()
         await catalog.swept()
+        buckets = catalog.get(namespace.buckets) if collection.kind == "timeseries" else collection
+        if buckets is not None and buckets.packed:
+            await context.services.extra["packer"].pack(buckets, everything=True)
         return {"bytesFreed": max(before - context.services.engine.size_bytes(), 0)}
 
 

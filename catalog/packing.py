@@ -1,0 +1,228 @@
+"""Puts buckets that nobody is filling any more into packs, in the background: see `packs`.
+
+A pass walks through the buckets of a collection from the lowest that is new since the last one. It reads and compresses on a
+thread of its own, under snapshots; the write closure puts a pack in the place of its buckets only if they still lie there as
+they were read, so nobody has to be kept out meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol
+
+from ..common.errors import MongoError
+from ..storage.engine import Engine, Transaction
+from ..storage.errors import StorageError
+from ..storage.keys import after, number_key
+from . import packs
+from .catalog import Catalog
+from .collections import Collection
+from .packs import Members
+
+PASS_MS: Final = 5000
+"""So long between two looks for what can be packed."""
+FRESH_MIN: Final = 16
+"""Fewer new buckets than this are not looked for."""
+
+_STEP_BYTES: Final = 2 * 1024 * 1024
+_LEFT_LOOSE: Final = packs.RAW_BYTES_MAX // 2
+"""Fewer bytes beside each other than this wait for more."""
+
+
+class Clock(Protocol):
+    """What the packer needs of the clock."""
+
+    async def sleep(self, duration_ms: int) -> None:
+        """Return after so long."""
+
+
+class Active(Protocol):
+    """What the packer needs of the bucket catalog."""
+
+    def active_ids(self, collection: Collection) -> set[bytes]:
+        """Ids of the buckets that may still grow."""
+
+    def fresh(self, collection: Collection) -> tuple[int, bytes] | None:
+        """How many are new, and the lowest of their ids."""
+
+
+@dataclass(slots=True)
+class Step:
+    """What one stretch of a walk has found.
+
+    Attributes:
+        made: packs, each with the buckets that it is to replace; keys with the collection's number.
+        skipped: record key of the first bucket that was left loose.
+        resume: where to go on; None at the end.
+    """
+
+    made: list[tuple[bytes, Members]] = field(default_factory=list)
+    skipped: bytes | None = None
+    resume: bytes | None = None
+
+
+class Packer:
+    """The background task, and what it remembers of each collection."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        catalog: Catalog,
+        clock: Clock,
+        buckets: Callable[[], Active | None],
+        logger: Any,
+        enabled: Callable[[], bool],
+    ) -> None:
+        """Make one that does nothing yet.
+
+        Args:
+            buckets: the bucket catalog, once there is one.
+            enabled: whether passes are wanted.
+        """
+        self._enabled = enabled
+        self._engine = engine
+        self._catalog = catalog
+        self._clock = clock
+        self._buckets = buckets
+        self._logger = logger
+        self._loose: dict[int, tuple[int, bytes]] = {}
+        """By collection: about how many buckets are loose, and no loose one lies before this record key."""
+        self._one_at_a_time = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self.packed = 0
+        """Buckets packed since the start."""
+
+    def start(self) -> None:
+        """Begin."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """End, after the write at hand."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _run(self) -> None:
+        while True:
+            await self._clock.sleep(PASS_MS)
+            try:
+                await self._look_around()
+            except (MongoError, StorageError) as error:
+                # Whatever is loose stays readable, and the next pass may do better.
+                self._logger.error("Packing buckets failed", component="STORAGE", exc_info=error)
+
+    async def _look_around(self) -> None:
+        """Pack what has been closed, of every collection where it is enough."""
+        active = self._buckets()
+        if active is None or not self._enabled():
+            return
+        for collection in self._catalog.all_collections():
+            if not collection.packed:
+                continue
+            fresh = active.fresh(collection)
+            if fresh is not None:
+                self._note(collection, *fresh)
+            count, _ = self._loose.get(collection.id, (0, b""))
+            if fresh is not None and count - len(active.active_ids(collection)) >= FRESH_MIN:
+                await self.pack(collection, active.active_ids(collection))
+
+    def _note(self, collection: Collection, count: int, lowest: bytes) -> None:
+        """There are more loose buckets. Nothing is known of those that were there at the start."""
+        before, low = self._loose.get(collection.id, (0, b""))
+        self._loose[collection.id] = (before + count, min(low, packs.record_key(lowest)))
+
+    async def pack(self, collection: Collection, active: Set[bytes] = frozenset(), *, everything: bool = False) -> int:
+        """Pack the buckets of a collection; returns how many.
+
+        Args:
+            active: ids of the buckets to leave alone.
+            everything: from the first one on, and however few lie beside each other.
+        """
+        async with self._one_at_a_time:
+            low = b"" if everything else self._loose.get(collection.id, (0, b""))[1]
+            resume: bytes | None = low
+            skipped: bytes | None = None
+            packed = 0
+            while resume is not None:
+                step = await asyncio.to_thread(self._read, collection, resume, active, everything)
+                if step.made:
+                    packed += await self._engine.write_beside(partial(self._put, collection=collection, step=step))
+                skipped = skipped if skipped is not None else step.skipped
+                resume = step.resume
+            count, noted = self._loose.get(collection.id, (0, b""))
+            # Buckets that were noted meanwhile keep their place.
+            lowest = skipped if skipped is not None else packs.record_key(b"\xff" * 12)
+            self._loose[collection.id] = (
+                max(count - packed, 0),
+                lowest if noted == low or everything else min(noted, lowest),
+            )
+            self.packed += packed
+            return packed
+
+    def _read(self, collection: Collection, low: bytes, active: Set[bytes], everything: bool) -> Step:
+        """Read on from a record key, and make packs; on a thread of its own."""
+        prefix = number_key(collection.id)
+        step = Step()
+        run: Members = []
+        raw_bytes = read_bytes = 0
+        last = b""
+
+        def flush(*, at_end: bool) -> None:
+            """Make packs of what lies beside each other; what is too little waits, or is read again in the next step."""
+            nonlocal run, raw_bytes
+            while run and (raw_bytes >= packs.RAW_BYTES_MAX or at_end):
+                few = at_end and raw_bytes < _LEFT_LOOSE and not everything
+                share = run if few else _share(run)
+                made = None if few else packs.pack(share)
+                count = len(share) if made is None else made[0]
+                if made is None:
+                    step.skipped = step.skipped if step.skipped is not None else run[0][0]
+                else:
+                    step.made.append((made[1], [(prefix + key, raw) for key, raw in run[:count]]))
+                raw_bytes -= sum(len(raw) for _, raw in run[:count])
+                run = run[count:]
+
+        with self._engine.snapshot() as snapshot:
+            for key, raw in snapshot.scan("records", prefix + low, after(prefix)):
+                last = key[8:]
+                read_bytes += len(raw)
+                if packs.is_pack(raw) or last[1:] in active or not packs.may_be_packed(last, raw):
+                    if not packs.is_pack(raw):
+                        step.skipped = step.skipped if step.skipped is not None else last
+                    flush(at_end=True)
+                else:
+                    run.append((last, raw))
+                    raw_bytes += len(raw)
+                    flush(at_end=False)
+                if read_bytes >= _STEP_BYTES:
+                    step.resume = run[0][0] if run else last + b"\0"
+                    return step
+            flush(at_end=True)
+        return step
+
+    def _put(self, transaction: Transaction, collection: Collection, step: Step) -> int:
+        """Put packs in the place of their buckets, where these lie as they were read."""
+        current = self._catalog.collection_in(transaction, collection.namespace)
+        if current is None or current.id != collection.id:
+            return 0
+        packed = 0
+        for value, rows in step.made:
+            first, last = rows[0][0], rows[-1][0]
+            if list(transaction.scan("records", first, last + b"\0")) != rows:
+                continue
+            for key, _ in rows[:-1]:
+                transaction.delete("records", key)
+            transaction.put("records", last, value)
+            packed += len(rows)
+        return packed
+
+
+def _share(run: Members) -> Members:
+    """As many from the first as make a pack, and at least one."""
+    total = 0
+    for number, (_, raw) in enumerate(run[: packs.COUNT_MAX]):
+        total += len(raw)
+        if total > packs.RAW_BYTES_MAX and number:
+            return run[:number]
+    return run[: packs.COUNT_MAX]
