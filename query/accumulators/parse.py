@@ -15,7 +15,7 @@ from .base import Accumulator, Evaluate, State
 from .choices import Extreme, First, Last, Ranked, Several
 from .collections import AddToSet, ConcatArrays, MergeObjects, Push, SetUnion
 from .statistics import Deviation, Percentiles
-from .sums import Average, Sum
+from .sums import Average, Sum, Tally
 
 
 def parse_accumulator(name: str, spec: Any, context: ParseContext, *, lists_are_values: bool = False) -> Accumulator:
@@ -32,7 +32,7 @@ def parse_accumulator(name: str, spec: Any, context: ParseContext, *, lists_are_
         if spec != {}:
             raise FailedToParse("$count takes no arguments, i.e. $count:{}")
         one = Constant(1)
-        return Accumulator("$sum", one, lambda group: Sum(one.evaluate), {"$const": 1})
+        return Accumulator("$sum", one, lambda group: Tally(1), {"$const": 1})
     if name in ("$top", "$topN", "$bottom", "$bottomN"):
         return _ranked(name, spec, context)
     if name in ("$firstN", "$lastN", "$minN", "$maxN"):
@@ -49,6 +49,9 @@ def parse_accumulator(name: str, spec: Any, context: ParseContext, *, lists_are_
     if isinstance(spec, list) and not lists_are_values:
         raise Location(40237, f"The {name} accumulator is a unary operator")
     expression = context.parse(spec)
+    if name == "$sum" and isinstance(expression, Constant) and type(expression.value) is int:
+        whole: int = expression.value
+        return Accumulator(name, expression, lambda group: Tally(whole), expression.serialize())
     evaluate, collator = expression.evaluate, context.collator
     return Accumulator(name, expression, lambda group: make(evaluate, collator), expression.serialize())
 
@@ -114,6 +117,9 @@ def _several(name: str, spec: Any, context: ParseContext) -> Accumulator:
             raise Location(code, f"Missing value for '{key}'")
     count, shown_count = _count(name, spec, context)
     expression = context.parse(spec["input"])
+    if name == "$sum" and isinstance(expression, Constant) and type(expression.value) is int:
+        whole: int = expression.value
+        return Accumulator(name, expression, lambda group: Tally(whole), expression.serialize())
     evaluate, collator = expression.evaluate, context.collator
     shown = {"n": shown_count, "input": expression.serialize()}
     return Accumulator(name, expression, lambda group: Several(evaluate, count(group), name, collator), shown)
@@ -138,6 +144,9 @@ def _ranked(name: str, spec: Any, context: ParseContext) -> Accumulator:
     count, shown_count = (_one, None) if single else _count(name, spec, context)
     pattern = parse_sort(spec["sortBy"])
     expression = context.parse(spec["output"])
+    if name == "$sum" and isinstance(expression, Constant) and type(expression.value) is int:
+        whole: int = expression.value
+        return Accumulator(name, expression, lambda group: Tally(whole), expression.serialize())
     evaluate, collator = expression.evaluate, context.collator
 
     def begin(group: Document) -> State:

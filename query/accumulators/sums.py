@@ -164,3 +164,36 @@ class Average(Sum):
         if self._decimal is None and not self._any_double:
             return self._whole / self.count
         return divide(super().result(), self.count)
+
+
+class Tally(State):
+    """`$sum` of a constant int32, of which `$sum: 1` and `$count` are most of what is ever gathered."""
+
+    __slots__ = ("_one", "_whole", "count")
+
+    def __init__(self, one: int) -> None:
+        self._one = one
+        self._whole = 0
+        self.count = 0
+
+    def add(self, document: Document, variables: Variables) -> None:
+        """See `State.add`."""
+        self.count += 1
+
+    def result(self) -> Any:
+        """See `State.result`."""
+        whole = self._total()
+        if INT32_MIN <= whole <= INT32_MAX:
+            return whole
+        return Int64(whole) if INT64_MIN <= whole <= INT64_MAX else float(whole)
+
+    def kept(self) -> Any:
+        """See `State.kept`: in the form of a `Sum`."""
+        return [str(self._total()), False, [], 0.0, False, None, self.count]
+
+    def absorb(self, kept: Any) -> None:
+        """See `State.absorb`."""
+        self._whole += int(kept[0])
+
+    def _total(self) -> int:
+        return self._whole + self._one * self.count

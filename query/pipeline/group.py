@@ -8,7 +8,7 @@ from bson import Int64
 
 from ...common.errors import Location, MongoError
 from ...common.numbers import is_number
-from ...common.ordering import compare, order_key
+from ...common.ordering import CLASS_NUMBER, compare, order_key
 from ...common.values import MISSING, Document, is_string, type_name
 from ..accumulators.base import Accumulator
 from ..accumulators.parse import parse_accumulator
@@ -196,16 +196,25 @@ class GroupNode(StageNode):
 
     def _gather(self, stage: Group, table: GroupTable, batch: Batch, variables: dict[str, Any]) -> None:
         key_of, collation = stage.key.evaluate, stage.collation
-        for document in batch.documents():
-            value = key_of(document, variables)
-            if value is MISSING:
-                value = None
-            key = value if type(value) is str and collation is None else order_key(value, collation)
-            try:
-                for state in table.states(key, value):
+        table.make_room(len(batch))
+        groups = table.groups
+        try:
+            for document in batch.documents():
+                value = key_of(document, variables)
+                kind = type(value)
+                if kind is int:
+                    key: Any = (CLASS_NUMBER, value)
+                elif kind is str and collation is None:
+                    key = value
+                else:
+                    if value is MISSING:
+                        value = None
+                    key = order_key(value, collation)
+                group = groups.get(key)
+                for state in table.group(key, value) if group is None else group[1]:
                     state.add(document, variables)
-            except MongoError as error:
-                raise _as_grouped(error) from None
+        except MongoError as error:
+            raise _as_grouped(error) from None
 
     def _rows(self, stage: Group, table: GroupTable, run: Run) -> Iterator[Batch | None]:
         names = ["_id", *stage.accumulators]

@@ -17,6 +17,8 @@ from ..accumulators.base import State, value_bytes
 
 PARTS: Final = 32
 _DEPTH_MAX: Final = 4
+_KEY_BYTES: Final = 200
+"""About what a group takes beside its key and its states."""
 _CHECK_ROWS_MAX: Final = 16384
 _CHECK_ROWS_MIN: Final = 64
 
@@ -84,7 +86,8 @@ class GroupTable:
         self._allow_disk_use = allow_disk_use
         self._folder = folder
         self._depth = depth
-        self._groups: dict[Any, Group] = {}
+        self.groups: dict[Any, Group] = {}
+        """By key; another dict after every look at the memory."""
         self._key_bytes = 0
         self._rows = 0
         self._next_check = _CHECK_ROWS_MIN
@@ -94,7 +97,7 @@ class GroupTable:
     @property
     def empty(self) -> bool:
         """Whether nothing was gathered yet."""
-        return not self._groups and self._files is None
+        return not self.groups and self._files is None
 
     def states(self, key: Any, value: Any) -> list[State]:
         """The states of the group with that key; a new group gets `value` for its `_id`."""
@@ -109,18 +112,20 @@ class GroupTable:
 
     def group(self, key: Any, value: Any) -> list[State]:
         """The states of a group as `states`, without a look at the memory."""
-        group = self._groups.get(key)
-        if group is None:
-            identity = value if type(value) is dict else {}
-            group = self._groups[key] = (value, [make(identity) for make in self._begin])
-            self._key_bytes += 300 + 2 * value_bytes(value)
-        return group[1]
+        group = self.groups.get(key)
+        if group is not None:
+            return group[1]
+        identity = value if type(value) is dict else {}
+        states = [make(identity) for make in self._begin]
+        self.groups[key] = (value, states)
+        self._key_bytes += _KEY_BYTES + 2 * value_bytes(value)
+        return states
 
     def finished(self) -> Iterator[tuple[Any, list[Any]] | None]:
         """The `_id` of each group with the results of its states; None is a breathing point."""
         self._check()
         if self._files is None:
-            for value, states in self._groups.values():
+            for value, states in self.groups.values():
                 yield value, [state.result() for state in states]
             return
         self._spill()
@@ -154,13 +159,13 @@ class GroupTable:
 
     def close(self) -> None:
         """Give up groups and files."""
-        self._groups = {}
+        self.groups = {}
         if self._files is not None:
             self._files.close()
 
     def _check(self) -> None:
         """Look at the memory that is used, and when to look again: the nearer the bound, the sooner."""
-        size = self._key_bytes + sum(state.size_bytes() for _, states in self._groups.values() for state in states)
+        size = self._key_bytes + sum(state.size_bytes() for _, states in self.groups.values() for state in states)
         # Keys that share all files so far are hardly spread by another one; each group has a bound of its own.
         if size > self._memory_bytes_max and self._depth < _DEPTH_MAX:
             if not self._allow_disk_use:
@@ -170,15 +175,17 @@ class GroupTable:
             self._spill()
             size = 0
         room = self._rows * (self._memory_bytes_max - size) // (4 * size) if size else _CHECK_ROWS_MIN
-        self._next_check = self._rows + max(_CHECK_ROWS_MIN, min(room, _CHECK_ROWS_MAX))
+        # A look at many groups is worth as many rows, lest looking be all there is to do.
+        often_enough = max(_CHECK_ROWS_MAX, len(self.groups) // 2)
+        self._next_check = self._rows + max(_CHECK_ROWS_MIN, min(room, often_enough))
 
     def _spill(self) -> None:
         if self._files is None:
             self._files = _Files(self._folder, self._depth)
         self.spilling.spills += 1
-        self.spilling.records += len(self._groups)
-        self.spilling.bytes += self._files.write(self._groups)
-        self._groups = {}
+        self.spilling.records += len(self.groups)
+        self.spilling.bytes += self._files.write(self.groups)
+        self.groups = {}
         self._key_bytes = 0
         self._rows = 0
         self._next_check = _CHECK_ROWS_MIN
