@@ -387,7 +387,8 @@ def _value_text(value: Any) -> str:
 
 
 def _point(key: bytes, value: Any) -> Interval:
-    text = f"[{_value_text(value)}, {_value_text(value)}]"
+    shown = _value_text(value)
+    text = f"[{shown}, {shown}]"
     return Interval(key, key, True, True, text, text)
 
 

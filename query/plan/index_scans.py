@@ -6,6 +6,7 @@ Each scan remembers the last key that it handed on and goes on behind it under w
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Final
 
 from ...catalog import documents
 from ...catalog.collections import Collection
@@ -22,6 +23,10 @@ from .scans import Filtering, Pace
 
 Entry = tuple[bytes, bytes]
 """Key of an entry, and what the entry holds."""
+
+
+_SILENT_RANGES_MAX: Final = 512
+"""After how many ranges others get their turn, whatever was found."""
 
 
 class IndexScan(Filtering):
@@ -76,27 +81,45 @@ class IndexScan(Filtering):
         self.index.state.accesses += 1
         self._left = self.enough
         pace = Pace(self.rows_hint)
+        entries: list[Entry] = []
+        size = silent = 0
         for low, high in reversed(self.bounds.ranges) if self.reverse else self.bounds.ranges:
             self.stats.seeks += 1
+            silent += 1
             last: bytes | None = None
             while self._left is None or self._left > 0:
-                size = pace.next(run)
-                entries = list(
+                if not entries:
+                    size = pace.next(run)
+                room = size - len(entries)
+                found = list(
                     islice(
                         documents.entry_scan(run.snapshot, self.index, low, high, after_key=last, reverse=self.reverse),
-                        size,
+                        room,
                     )
                 )
-                if entries:
-                    last = entries[-1][0]
-                    batch = self._taken(entries, run)
-                    try:
-                        yield batch if len(batch) else None
-                    finally:
-                        self._count(-batch.unused, -batch.unused)
-                if len(entries) < size:
+                entries += found
+                if len(found) < room and silent < _SILENT_RANGES_MAX:
+                    # What the next ranges have comes in the same piece: a list of points is a piece, not many.
                     break
+                silent = 0
+                yield from self._handed_on(entries, run)
+                entries = []
+                if len(found) < room:
+                    break
+                last = found[-1][0]
+        if entries:
+            yield from self._handed_on(entries, run)
         self.stats.eof = True
+
+    def _handed_on(self, entries: list[Entry], run: Run) -> Iterator[Batch | None]:
+        if not entries:
+            yield None
+            return
+        batch = self._taken(entries, run)
+        try:
+            yield batch if len(batch) else None
+        finally:
+            self._count(-batch.unused, -batch.unused)
 
     def _taken(self, entries: list[Entry], run: Run) -> Batch:
         """The rows of some entries, counted."""
