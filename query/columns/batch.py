@@ -149,6 +149,14 @@ class ColumnBatch(Batch):
             self._cached[name] = column
         return column
 
+    def made(self, key: int, make: "Callable[[ColumnBatch], Column]") -> Column:
+        """A column that is made of others; kept under a number that is its own."""
+        name = f"\0{key}"
+        column = self._cached.get(name)
+        if column is None:
+            column = self._cached[name] = make(self)
+        return column
+
     @property
     def bounds(self) -> Positions | None:
         """Where the rows of each segment begin in the batch, and how many rows there are; None where they are mixed up."""

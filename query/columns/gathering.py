@@ -12,12 +12,37 @@ from bson import DatetimeMS, Int64
 from ...common.numbers import INT64_MAX, INT64_MIN
 from ...common.values import MISSING, BsonType
 from ...kernels import GroupExtremes, GroupSums, within_sums
-from .batch import ABSENT, MIXED, ColumnBatch
+from ..expression.base import Expression
+from .batch import ABSENT, MIXED, Column, ColumnBatch
+from .computed import Unfit, computed
 from .keys import Runs
 
 _WHOLE: Final = (BsonType.INT32, BsonType.INT64)
 _NUMBERS: Final = (BsonType.DOUBLE, *_WHOLE)
 _EXACT: Final = 2**53
+
+
+Source = str | Expression
+"""The name of a column, or what is computed of columns."""
+
+
+def _column(source: Source, batch: ColumnBatch) -> Column:
+    """The values that an accumulator reads.
+
+    Raises:
+        Unfit: it has to read rows.
+    """
+    if isinstance(source, str):
+        return batch.column(source)
+    return batch.made(id(source), lambda batch: computed(source, batch))
+
+
+def _fitting(source: Source, batch: ColumnBatch) -> Column | None:
+    try:
+        column = _column(source, batch)
+    except Unfit:
+        return None
+    return None if column.kind == MIXED else column
 
 
 class Gathering(ABC):
@@ -43,7 +68,7 @@ class Gathering(ABC):
 class Sums(Gathering):
     """`$sum` and `$avg` of a column, and `$sum` of a whole number."""
 
-    def __init__(self, source: str | int, average: bool) -> None:
+    def __init__(self, source: Source | int, average: bool) -> None:
         self._source = source
         self._average = average
         self._sums = GroupSums()
@@ -52,15 +77,15 @@ class Sums(Gathering):
         """See `Gathering.fits`."""
         if isinstance(self._source, int):
             return True
-        column = batch.column(self._source)
-        return column.kind != MIXED and (column.kind != BsonType.DOUBLE or within_sums(column.values))
+        column = _fitting(self._source, batch)
+        return column is not None and (column.kind != BsonType.DOUBLE or within_sums(column.values))
 
     def add(self, batch: ColumnBatch, runs: Runs, groups: int) -> None:
         """See `Gathering.add`."""
         if isinstance(self._source, int):
             self._sums.add_constant(groups, self._source, runs.stops - runs.starts, runs.slots)
             return
-        column = batch.column(self._source)
+        column = _column(self._source, batch)
         if column.kind == BsonType.DOUBLE:
             taken = self._sums.add_doubles(groups, column.values, column.present, runs.starts, runs.stops, runs.slots)
             assert taken
@@ -99,17 +124,18 @@ class Sums(Gathering):
 class Extremes(Gathering):
     """`$min` and `$max` of a column."""
 
-    def __init__(self, source: str, greatest: bool) -> None:
+    def __init__(self, source: Source, greatest: bool) -> None:
         self._source = source
         self._extremes = GroupExtremes(greatest)
 
     def fits(self, batch: ColumnBatch) -> bool:
         """See `Gathering.fits`."""
-        return batch.column(self._source).kind in (ABSENT, *_NUMBERS, BsonType.DATE)
+        column = _fitting(self._source, batch)
+        return column is not None and column.kind in (ABSENT, *_NUMBERS, BsonType.DATE)
 
     def add(self, batch: ColumnBatch, runs: Runs, groups: int) -> None:
         """See `Gathering.add`."""
-        column = batch.column(self._source)
+        column = _column(self._source, batch)
         if column.kind == BsonType.DOUBLE:
             self._extremes.add_doubles(groups, column.values, column.present, runs.starts, runs.stops, runs.slots)
         elif column.kind != ABSENT:
@@ -149,18 +175,18 @@ def _as_python(kind: int, whole: int, double: float) -> Any:
 class Ends(Gathering):
     """`$first` and `$last` of a column."""
 
-    def __init__(self, source: str, last: bool) -> None:
+    def __init__(self, source: Source, last: bool) -> None:
         self._source = source
         self._last = last
         self._values: list[Any] = []
 
     def fits(self, batch: ColumnBatch) -> bool:
         """See `Gathering.fits`."""
-        return batch.column(self._source).kind != MIXED
+        return _fitting(self._source, batch) is not None
 
     def add(self, batch: ColumnBatch, runs: Runs, groups: int) -> None:
         """See `Gathering.add`."""
-        column = batch.column(self._source)
+        column = _column(self._source, batch)
         known = len(self._values)
         self._values += [MISSING] * (groups - known)
         if self._last:

@@ -12,7 +12,8 @@ from ...common.values import Document
 from ..accumulators.base import Accumulator, State
 from ..expression.base import Constant, Expression, FieldPath
 from .batch import ABSENT, ColumnBatch
-from .gathering import Ends, Extremes, Gathering, Sums
+from .computed import can_compute
+from .gathering import Ends, Extremes, Gathering, Source, Sums
 from .keys import CODED, GroupKeys, KeyPart, key_parts
 
 _UNSTEADY: Final = ("$rand", "$meta", "$function", "$getField", "$toHashedIndexKey")
@@ -31,13 +32,13 @@ class Table(Protocol):
 class ColumnGroup:
     """A `$group` that columns can do: its key in parts, and for each accumulator its name and what it reads.
 
-    What is read is a column, or the whole number that is added for every row.
+    What is read is a column, what is computed of columns, or the whole number that is added for every row.
     """
 
     parts: list[KeyPart]
     collation: Any
     time_field: str
-    inputs: list[tuple[str, str | int]]
+    inputs: list[tuple[str, Source | int]]
 
     def begin(self, memory_bytes_max: int) -> "ColumnGrouping":
         """A run of it."""
@@ -103,7 +104,7 @@ class ColumnGrouping:
         return [_gathering(name, source) for name, source in self._group.inputs]
 
 
-def _gathering(name: str, source: str | int) -> Gathering:
+def _gathering(name: str, source: Source | int) -> Gathering:
     if isinstance(source, int) or name in ("$sum", "$avg"):
         return Sums(source, name == "$avg")
     if name in ("$min", "$max"):
@@ -125,7 +126,7 @@ def column_group(
     parts = key_parts(key, time_field, shared_field)
     if parts is None:
         return None
-    inputs: list[tuple[str, str | int]] = []
+    inputs: list[tuple[str, Source | int]] = []
     for accumulator in accumulators:
         source = _input(accumulator, shared_field)
         if source is None:
@@ -134,14 +135,13 @@ def column_group(
     return ColumnGroup(parts, collation, time_field, inputs)
 
 
-def _input(accumulator: Accumulator, shared_field: str | None) -> str | int | None:
+def _input(accumulator: Accumulator, shared_field: str | None) -> Source | int | None:
     expression = accumulator.expression
     if isinstance(expression, Constant):
         whole = type(expression.value) is int and abs(expression.value) < 2**31
         return expression.value if whole and accumulator.name == "$sum" else None
     if accumulator.name not in ("$sum", "$avg", "$min", "$max", "$first", "$last"):
         return None
-    if not isinstance(expression, FieldPath) or expression.variable != "CURRENT" or len(expression.path) != 1:
+    if not can_compute(expression, shared_field):
         return None
-    name = str(expression.path[0])
-    return None if name == shared_field else name
+    return str(expression.path[0]) if isinstance(expression, FieldPath) else expression
