@@ -223,3 +223,8 @@ def loosen(transaction: Transaction, prefix: bytes, record_key: bytes) -> None:
 def record_key(bucket_id: bytes) -> bytes:
     """Where a bucket with this id is stored within its collection."""
     return key_string(_OBJECT_ID_ELEMENT + bucket_id + b"\0")
+
+
+def records(snapshot: Snapshot, prefix: bytes, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """What is really stored from a key on: keys with the collection's number, documents and packs."""
+    return snapshot.scan("records", start, after(prefix))

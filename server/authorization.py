@@ -194,6 +194,7 @@ NEEDS: Final[dict[str, Callable[[Request], Iterator[Need]]]] = {
     "analyze": _on_collection("analyze"),
     "applyOps": _on_cluster("appendOplogNote"),
     "autoCompact": _on_cluster("compact"),
+    "bucketHealth": _statistics,
     "bulkWrite": _bulk_write,
     "cleanupStructuredEncryptionData": _on_collection("cleanupStructuredEncryptionData"),
     "commitTransaction": _nothing,

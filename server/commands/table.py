@@ -15,6 +15,7 @@ from .administration import (
 from .aggregate import Aggregate, CountCommand, Distinct
 from .authentication import Authenticate, Logout, SaslContinue, SaslStart
 from .base import Command
+from .bucket_health import BucketHealthReport
 from .bulk_write import BulkWrite
 from .capping import CloneCollectionAsCapped, ConvertToCapped
 from .cluster_parameters import GetClusterParameter, SetClusterParameter
@@ -128,6 +129,7 @@ COMMANDS: Final = table_of(
     TestClock(),
     Authenticate(),
     AutoCompact(),
+    BucketHealthReport(),
     BuildInfo(),
     CleanupStructuredEncryptionData(),
     CloneCollectionAsCapped(),
