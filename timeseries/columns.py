@@ -5,61 +5,99 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..common.values import MISSING, decode
+from ..common.values import MISSING, BsonType, decode
 from ..kernels import BucketColumns, unpack_columns, unpack_columns_beside
-from ..query.columns.batch import MIXED, Column, ColumnBatch, Shared
+from ..query.columns.batch import ABSENT, Column, ColumnBatch, Shared
 
 _THREADS: Final = min(os.cpu_count() or 1, 4)
 _BUCKETS_A_THREAD: Final = 32
 
 
 def column_batches(
-    buckets: Sequence[bytes], time_field: str, meta_field: str | None, fields: Sequence[str]
+    buckets: Sequence[bytes],
+    time_field: str,
+    meta_field: str | None,
+    fields: Sequence[str],
+    *,
+    built: Sequence[str] | None = None,
+    shown_meta: str | None = None,
 ) -> list[ColumnBatch]:
     """The named fields of the measurements in some buckets; the segments are the buckets, what they share is the meta.
 
     Many buckets are unpacked on several threads, and make a batch for each. The time is unpacked where somebody asks for it.
+
+    Args:
+        fields: what is unpacked now.
+        built: the fields of rows that are built, apart from the meta; None for all.
+        shown_meta: the name of the meta in them; None where it is left out.
 
     Raises:
         BucketError: a bucket is not well formed.
     """
     parts = max(min(_THREADS, len(buckets) // _BUCKETS_A_THREAD), 1)
     made, start = [], 0
-    others = [name for name in fields if name != time_field]
+    others = [name for name in fields if name not in (time_field, meta_field)]
     for unpacked in unpack_columns_beside(buckets, time_field, others, parts):
         own = buckets[start : start + len(unpacked.metas)]
         start += len(own)
-        made.append(_batch(unpacked, own, fields, time_field, meta_field))
+        source = _Buckets(own, unpacked, time_field, built, shown_meta)
+        shared = Shared(meta_field, unpacked.metas, _value)
+        made.append(
+            ColumnBatch(
+                source.column,
+                unpacked.offsets,
+                shared,
+                source.build,
+                time_field=time_field,
+                time_bounds=unpacked.time_bounds,
+            )
+        )
     return made
 
 
-def _batch(
-    unpacked: BucketColumns, buckets: Sequence[bytes], fields: Sequence[str], time_field: str, meta_field: str | None
-) -> ColumnBatch:
-    known = frozenset(unpacked.fields)
-    offsets = unpacked.offsets
+class _Buckets:
+    """Some buckets with the columns that are unpacked of them."""
 
-    def column(name: str) -> Column:
-        if name == time_field and name not in known:
+    def __init__(
+        self,
+        buckets: Sequence[bytes],
+        unpacked: BucketColumns,
+        time_field: str,
+        built: Sequence[str] | None,
+        shown_meta: str | None,
+    ) -> None:
+        self._buckets = buckets
+        self._unpacked = unpacked
+        self._time_field = time_field
+        self._built = None if built is None else list(built)
+        self._shown_meta = shown_meta
+        self._known = frozenset(unpacked.fields)
+
+    def column(self, name: str) -> Column:
+        """The values of a field; what was not unpacked has none, but for the time."""
+        unpacked = self._unpacked
+        if name == self._time_field and name not in self._known:
             # Often what buckets say of their times is enough.
-            kind, values, present = unpack_columns(buckets, time_field, [time_field]).column(name)
-            return Column(kind, values, present)
-        if name not in known:
-            return Column(0, np.zeros(int(offsets[-1]), dtype=np.int64))
+            unpacked = unpack_columns(self._buckets, self._time_field, [name])
+        elif name not in self._known:
+            return Column(ABSENT, np.zeros(len(unpacked), dtype=np.int64))
         kind, values, present = unpacked.column(name)
-        if kind == MIXED:
-            return Column(MIXED, values, present)
-        return Column(kind, values, present, unpacked.strings(name) if kind == 2 else None)
+        return Column(kind, values, present, unpacked.strings(name) if kind == BsonType.STRING else None)
 
-    def build(positions: Any) -> list[bytes]:
-        whole = (
-            unpacked if time_field not in fields or time_field in known else unpack_columns(buckets, time_field, fields)
-        )
-        return whole.build_rows(np.ascontiguousarray(positions, dtype=np.int64), meta_field)
-
-    shared = Shared(meta_field, unpacked.metas, _value)
-    return ColumnBatch(column, offsets, shared, build, time_field=time_field, time_bounds=unpacked.time_bounds)
+    def build(self, positions: NDArray[np.int64]) -> list[bytes]:
+        """Raw documents of rows: other columns are unpacked now, of the buckets that hold these rows."""
+        if self._built is not None and self._known.issuperset(self._built):
+            return self._unpacked.build_rows(np.ascontiguousarray(positions), self._shown_meta)
+        if not len(positions):
+            return []
+        offsets = self._unpacked.offsets
+        segments = np.searchsorted(offsets, positions, side="right") - 1
+        used, places = np.unique(segments, return_inverse=True)
+        some = unpack_columns([self._buckets[at] for at in used.tolist()], self._time_field, self._built)
+        moved = positions - offsets[segments] + some.offsets[places]
+        return some.build_rows(np.ascontiguousarray(moved), self._shown_meta)
 
 
 def _value(meta: bytes | None) -> Any:

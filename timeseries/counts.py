@@ -60,7 +60,11 @@ def counted_stages(spec: UnpackSpec, behind: Sequence[Stage], context: PipelineC
     else:
         return None
     shown = parse_pipeline(made, context).stages
-    return [CountedBuckets(first, shown, UnpackStage(replace(spec, include=(), exclude=None, columnar=True))), *others]
+    meta = () if spec.meta_field is None else (spec.meta_field,)
+    return [
+        CountedBuckets(first, shown, UnpackStage(replace(spec, include=meta, exclude=None, columnar=True))),
+        *others,
+    ]
 
 
 def _counts_one(accumulator: Any) -> bool:

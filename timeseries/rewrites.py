@@ -25,6 +25,7 @@ from .counts import counted_stages
 from .last_point import SeriesEnds, end_wanted, is_steady, usable_index
 from .latest_groups import latest_groups
 from .predicates import Target, all_of, widen
+from .top_rows import top_rows
 from .unpack_stage import UnpackSpec, UnpackStage
 
 
@@ -70,6 +71,10 @@ def rewritten(stages: Sequence[Stage], source: Source, context: PipelineContext)
         by_time = Sort(parse_sort({"_id": -1 if latest.descending else 1}), None)
         behind = [latest, *behind[1:]]
         return [*before, by_time, _with_fields(unpack.changed(columnar=True), behind), *behind]
+    top = top_rows(unpack.spec, behind)
+    if top is not None:
+        narrow = unpack.changed(columnar=True, columns=top.columns(unpack.spec.event_filter))
+        return [*before, _with_fields(narrow, behind), top, *behind]
     limit = _limit(behind)
     if limit is not None:
         if unpack.spec.event_filter is None:
@@ -203,7 +208,8 @@ def _ordered(
     bounded = BoundedSort(
         sort.pattern, source.collation, spec.time_field, spec.meta_field, spec.span_seconds * 1000, sort.limit
     )
-    inner = _with_fields(unpack, [sort, *others]).changed(in_order=True)
+    first = None if sort.limit is None else (sort.limit, directions[-1] == -1)
+    inner = _with_fields(unpack, [sort, *others]).changed(in_order=True, first=first)
     return [Sort(parse_sort(order), sort.collation), inner, bounded, *others]
 
 

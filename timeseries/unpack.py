@@ -79,7 +79,9 @@ class UnpackBuckets(PlanNode):
         whole_filter: MatchNode | None = None,
         in_order: bool = False,
         columnar: bool = False,
+        columns: Sequence[str] | None = None,
         edge: End | None = None,
+        first: tuple[int, bool] | None = None,
     ) -> None:
         """Prepare to unpack; the arguments are those of `UnpackSpec`."""
         super().__init__(source)
@@ -94,8 +96,10 @@ class UnpackBuckets(PlanNode):
         self._singly = in_order or bool(computed)
         self._in_order = in_order
         self._edge = edge
-        self._columnar = columnar and include is not None and not computed and not in_order
-        wide = max(len(self._include or ()), 1)
+        self._first = first
+        self._columnar = columnar and (include is not None or columns is not None) and not computed and not in_order
+        self._own_columns = list(include or ()) if columns is None else list(columns)
+        wide = max(len(self._own_columns), 1)
         self._columns_at_once = max(min(_BUCKETS_OF_COLUMNS, _COLUMNS_AT_ONCE // wide), 32)
         self._tested = self._tested_columns()
         sieve = None if whole_filter is None or not self._columnar else raw_filter(whole_filter)
@@ -148,7 +152,7 @@ class UnpackBuckets(PlanNode):
                 return [
                     batch for some, whole in self._by_whole(buckets) for batch in self._filtered(some, matches, whole)
                 ]
-            if self._tested is not None:
+            if self._tested is not None and not self._singly:
                 picked = self._picked(buckets, self._tested)
                 if picked is not None:
                     return [picked]
@@ -164,7 +168,7 @@ class UnpackBuckets(PlanNode):
 
     def _tested_columns(self) -> list[str] | None:
         """The columns that the filter reads, where it reads columns alone and rows are built from what passes."""
-        if self._event_filter is None or self._columnar or self._singly or self._exclude:
+        if self._event_filter is None or self._columnar or self._computed or self._exclude:
             return None
         fields = self._event_filter.fields()
         if fields is None or self._meta_field in fields or any("." in path for path in fields):
@@ -172,33 +176,40 @@ class UnpackBuckets(PlanNode):
         return sorted(fields)
 
     def _columns(self, buckets: Sequence[bytes], fields: Sequence[str]) -> list[ColumnBatch]:
-        wanted = [name for name in fields if name != self._meta_field]
-        return column_batches(buckets, self._time_field, self._meta_field, wanted)
+        return column_batches(
+            buckets, self._time_field, self._meta_field, fields, built=self._wanted, shown_meta=self._shown_meta
+        )
 
     def _picked(self, buckets: Sequence[bytes], tested: Sequence[str]) -> Batch | None:
         """The measurements that pass, of which alone all fields are looked at; None where columns cannot tell which."""
         assert self._event_filter is not None
         masks = []
-        offsets = [np.zeros(1, dtype=np.int64)]
-        rows = 0
-        for batch in self._columns(buckets, tested):
+        batches = self._columns(buckets, tested)
+        for batch in batches:
             mask = filter_mask(self._event_filter, batch)
-            bounds = batch.bounds
-            if mask is None or bounds is None:
+            if mask is None:
                 return None
             masks.append(mask)
-            offsets.append(bounds[1:] + rows)
-            rows += len(batch)
-        passed, ends = np.concatenate(masks), np.concatenate(offsets)
-        if passed.all():
+        if all(mask.all() for mask in masks):
             return self._unpack(buckets, None, None)
-        before = np.concatenate(([0], np.cumsum(passed)))
-        some = np.flatnonzero(before[ends[1:]] > before[ends[:-1]])
-        if not len(some):
-            return RowBatch(raws=[])
-        kept = np.concatenate([passed[ends[at] : ends[at + 1]] for at in some.tolist()])
-        unpacked = unpack_columns([buckets[at] for at in some.tolist()], self._time_field, self._wanted)
-        return RowBatch(raws=unpacked.build_rows(np.flatnonzero(kept), self._shown_meta))
+        kept = [batch.select(np.flatnonzero(mask)) for batch, mask in zip(batches, masks, strict=True) if mask.any()]
+        return RowBatch(raws=[raw for batch in kept for raw in batch.raws()])
+
+    def _cut(self, bucket: bytes, limit: int, *, newest: bool) -> Batch | None:
+        """The first few measurements of a bucket in the order of time, with all of equal times; None if rows must tell."""
+        if self._event_filter is not None and self._tested is None:
+            return None
+        (batch,) = self._columns([bucket], self._tested or ())
+        if self._event_filter is not None:
+            mask = filter_mask(self._event_filter, batch)
+            if mask is None:
+                return None
+            batch = batch.select(np.flatnonzero(mask))
+        times = batch.column(self._time_field).values
+        if len(times) > limit:
+            ordered = -times if newest else times
+            batch = batch.select(np.flatnonzero(ordered <= np.partition(ordered, limit - 1)[limit - 1]))
+        return RowBatch(raws=batch.raws())
 
     def _edges(self, buckets: Sequence[bytes], *, newest: bool) -> Batch:
         """Of each series, whose buckets lie behind each other, the measurements of its latest or earliest time."""
@@ -240,7 +251,7 @@ class UnpackBuckets(PlanNode):
 
     def _filtered(self, buckets: Sequence[bytes], matches: Predicate | None, whole: bool) -> list[ColumnBatch]:
         """The measurements that pass, as columns."""
-        batches = self._columns(buckets, self._include or ())
+        batches = self._columns(buckets, self._own_columns)
         if whole or matches is None or self._event_filter is None:
             return batches
         passed = []
@@ -254,8 +265,14 @@ class UnpackBuckets(PlanNode):
         return passed
 
     def _unpack(self, buckets: Sequence[bytes], matches: Predicate | None, whole: Predicate | None) -> Batch:
-        raws = unpack_many(buckets, self._time_field, self._meta_field, self._include, self._exclude)
-        rows: Batch = RowBatch(raws=raws)
+        cut = None
+        if self._first is not None and not self._computed and not self._exclude:
+            cut = self._cut(buckets[0], self._first[0], newest=self._first[1])
+        if cut is None:
+            raws = unpack_many(buckets, self._time_field, self._meta_field, self._include, self._exclude)
+            rows: Batch = RowBatch(raws=raws)
+        else:
+            rows, matches, whole = cut, None, None
         if self._singly or whole is not None:
             bucket = decode(buckets[0])
             if self._computed:

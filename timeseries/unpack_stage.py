@@ -36,6 +36,8 @@ class UnpackSpec:
         limit: how many measurements are wanted at most.
         in_order: each bucket's measurements come as a batch that tells the bucket's first time.
         columnar: who reads the measurements wants columns.
+        columns: those that it wants, where rows are built of others; None for what is included.
+        first: so many measurements are wanted at most, in the order of time (or from the newest, if True), bucket by bucket.
         edge: only the measurements at one end of each series are wanted; the buckets of a series come together.
     """
 
@@ -53,6 +55,8 @@ class UnpackSpec:
     limit: int | None = None
     in_order: bool = False
     columnar: bool = False
+    columns: tuple[str, ...] | None = None
+    first: tuple[int, bool] | None = None
     edge: End | None = None
 
     def to_document(self) -> Document:
@@ -114,6 +118,8 @@ class UnpackStage(Stage):
             whole_filter=spec.whole_filter,
             in_order=spec.in_order,
             columnar=spec.columnar,
+            columns=spec.columns,
+            first=spec.first,
             edge=spec.edge,
         )
 
