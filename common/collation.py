@@ -238,6 +238,9 @@ def _key_function(collation: Collation) -> Callable[[str], bytes]:
         shifted=collation.alternate == "shifted",
         shifts_punctuation=collation.max_variable == "punct",
     )
+    if collation.alternate == "shifted" and collation.max_variable == "space":
+        # MongoDB counts the no-break space among the punctuation; another character of that kind stands for it.
+        return lambda string: collator.key(string.replace("\u00a0", "\ufe4e"))
     return collator.key
 
 

@@ -1,11 +1,12 @@
 """Arrays and sets: `$size $arrayElemAt $slice $in $filter $map $reduce $range $concatArrays …`, `$setUnion …`."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from ...common.errors import FailedToParse, Location
 from ...common.numbers import INT32_MAX, INT32_MIN, is_number, whole_number
-from ...common.ordering import order_key
+from ...common.ordering import Collator, order_key
 from ...common.values import MISSING, Document, type_name
 from .arithmetic import absent, add
 from .base import (
@@ -135,7 +136,7 @@ def _range(start: Any, stop: Any, step: Any = 1) -> list[int]:
 _NO_END: Final = object()
 
 
-def _index_of(array: Any, wanted: Any, start: Any = 0, stop: Any = _NO_END) -> Any:
+def _index_of(collator: Collator | None, array: Any, wanted: Any, start: Any = 0, stop: Any = _NO_END) -> Any:
     if absent(array):
         return None
     if not isinstance(array, list):
@@ -150,8 +151,13 @@ def _index_of(array: Any, wanted: Any, start: Any = 0, stop: Any = _NO_END) -> A
         if whole < 0:
             raise Location(9711601, f"$indexOfArray requires a nonnegative starting and ending index, found: {whole}")
         bounds.append(whole)
-    key = order_key(wanted)
-    return next((at for at in range(bounds[0], min(bounds[1], len(array))) if order_key(array[at]) == key), -1)
+    key = order_key(wanted, collator)
+    places = range(bounds[0], min(bounds[1], len(array)))
+    return next((at for at in places if order_key(array[at], collator) == key), -1)
+
+
+def _parse_index_of(name: str, spec: Any, context: ParseContext) -> Expression:
+    return Call(name, operands(name, spec, context, 2, 4), partial(_index_of, context.collator))
 
 
 def _variable(name: str, spec: Document, key: str, default: str) -> str:
@@ -414,7 +420,7 @@ OPERATORS: Final[dict[str, OperatorParser]] = {
     "$filter": _parse_filter,
     "$first": call_of(_end("$first", 0), 1),
     "$in": _parse_in,
-    "$indexOfArray": call_of(_index_of, 2, 4),
+    "$indexOfArray": _parse_index_of,
     "$isArray": call_of(_is_array, 1),
     "$last": call_of(_end("$last", -1), 1),
     "$map": _parse_map,

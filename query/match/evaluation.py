@@ -1,6 +1,7 @@
 """Conditions on whole documents: `$expr`, `$sampleRate`, and the refusal of `$where`."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 from ...common.errors import BadValue
@@ -65,7 +66,17 @@ class SampleRate(MatchNode):
 def parse_expr(operand: Any, context: MatchContext) -> MatchNode:
     """`$expr: expression`."""
     known = ParseContext(collator=context.collator, variables=context.defined_variables)
+    if isinstance(operand, dict) and _is_membership_of_field(operand.get("$in")):
+        # MongoDB tests this one as an `$in` of queries as well, and that one knows nothing of the collation.
+        known = replace(known, collator=None)
     return ExprMatch(parse_expression(operand, known), known)
+
+
+def _is_membership_of_field(operands: Any) -> bool:
+    if not isinstance(operands, list) or len(operands) != 2:
+        return False
+    field, values = operands
+    return isinstance(field, str) and field.startswith("$") and field[1:2] != "$" and isinstance(values, list)
 
 
 def parse_sample_rate(operand: Any, _: MatchContext) -> MatchNode:

@@ -10,7 +10,7 @@ from bson import DatetimeMS, Decimal128
 from ...common.errors import FailedToParse, Location, TypeMismatch
 from ...common.field_paths import parse_field_path
 from ...common.numbers import is_number, whole_number
-from ...common.ordering import compare, order_key
+from ...common.ordering import Collator, compare, order_key
 from ...common.paths import get_path
 from ...common.values import MISSING, Document, is_string, type_name
 from ..expression import calendar
@@ -18,7 +18,7 @@ from ..expression.arithmetic import add, to_decimal
 from ..expression.calendar import UNITS, UTC_ZONE
 from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
-from .base import PipelineContext, Stage, StageNode, StageParser
+from .base import Fields, PipelineContext, Stage, StageNode, StageParser, joined
 from .reshape import replaced
 from .spool import OrderedRows
 
@@ -96,11 +96,12 @@ class Densify(Stage):
 
     name = "$densify"
 
-    def __init__(self, spec: Document, field: str, by: list[str], values: Range) -> None:
+    def __init__(self, spec: Document, field: str, by: list[str], values: Range, collation: Collator | None) -> None:
         self.spec = spec
         self.field = parse_field_path(field)
         self.by = [parse_field_path(one) for one in by]
         self.range = values
+        self.collation = collation
 
     @classmethod
     def parse(cls, spec: Any, context: PipelineContext) -> "Densify":
@@ -126,7 +127,7 @@ class Densify(Stage):
             raise Location(
                 8993000, "BSON field '$densify.partitionByFields' contains the field that is being densified"
             )
-        return cls(spec, spec["field"], by, values)
+        return cls(spec, spec["field"], by, values, context.collation)
 
     def serialize(self) -> Document:
         """See `Stage.serialize`."""
@@ -135,6 +136,10 @@ class Densify(Stage):
     def node(self, source: PlanNode) -> PlanNode:
         """See `Stage.node`."""
         return _DensifyNode(self, source)
+
+    def needs(self, wanted: Fields) -> Fields:
+        """See `Stage.needs`."""
+        return joined(wanted, frozenset(".".join(path) for path in (self.field, *self.by)))
 
     def value_of(self, document: Document) -> Any:
         """What the document has in the field; MISSING for null too.
@@ -179,7 +184,8 @@ class _DensifyNode(StageNode):
 
         def keyed(document: Document) -> tuple[Any, Any]:
             value = stage.value_of(document)
-            return (tuple(order_key(get_path(document, path)) for path in stage.by), order_key(value)), value
+            partition = tuple(order_key(get_path(document, path), stage.collation) for path in stage.by)
+            return (partition, order_key(value)), value
 
         def refused(size: int) -> Location:
             return Location(6007200, f"$densify exceeded memory limit of {run.memory_bytes_max}")
@@ -242,7 +248,9 @@ class _DensifyNode(StageNode):
                 stop = value
                 if explicit and compare(stage.range.high, value) < 0:
                     stop = stage.range.high
-                for row, count in self._numbered(stage, identity, base, number, self._until(stop, closed=False)):
+                # Equal values need not be the same: those before a row are told by its own.
+                own = stage.identity_of(document)
+                for row, count in self._numbered(stage, own, base, number, self._until(stop, closed=False)):
                     number = count
                     yield row, True
                 if compare(stage.range.value(base, number), value) == 0:

@@ -378,7 +378,8 @@ def parse_bucket(spec: Any, context: PipelineContext) -> Stage:
         if not isinstance(expression, Constant):
             raise Location(40195, "The $bucket 'default' field must be a constant expression")
         default = expression.value
-        if compare(default, boundaries[0]) >= 0 and compare(default, boundaries[-1]) < 0:
+        below, above = (compare(default, boundaries[place], context.collation) for place in (0, -1))
+        if below >= 0 and above < 0:
             raise Location(
                 40199,
                 "The $bucket 'default' field must be less than the lowest boundary or greater than or equal to the highest "
@@ -386,7 +387,7 @@ def parse_bucket(spec: Any, context: PipelineContext) -> Stage:
             )
     output = spec.get("output", {"count": {"$sum": 1}})
     accumulators = {name: parse_field(name, value, context) for name, value in output.items()}
-    key = _BucketKey(context.expressions.parse(by), boundaries, default)
+    key = _BucketKey(context.expressions.parse(by), boundaries, default, context.collation)
     return Bucket(Group(key, accumulators, context.collation), spec)
 
 
@@ -404,7 +405,7 @@ def _boundaries(given: Any, context: PipelineContext) -> list[Any]:
     for low, high in pairwise(values):
         if order_key(low)[0] != order_key(high)[0]:
             raise Location(40193, "All values in the the 'boundaries' option to $bucket must have the same type")
-        if compare(low, high) >= 0:
+        if compare(low, high, context.collation) >= 0:
             raise Location(
                 40194, "The 'boundaries' option to $bucket must be sorted, but elements are not in ascending order"
             )
@@ -414,15 +415,15 @@ def _boundaries(given: Any, context: PipelineContext) -> list[Any]:
 class _BucketKey(Expression):
     """The boundary below a value."""
 
-    def __init__(self, by: Expression, boundaries: list[Any], default: Any) -> None:
+    def __init__(self, by: Expression, boundaries: list[Any], default: Any, collation: Any) -> None:
         self._by = by
         self._boundaries = boundaries
         self._default = default
-        keys = [order_key(boundary) for boundary in boundaries]
+        keys = [order_key(boundary, collation) for boundary in boundaries]
 
         def evaluate(document: Document, variables: Any) -> Any:
             value = by.evaluate(document, variables)
-            key = order_key(value)
+            key = order_key(value, collation)
             for position in range(len(keys) - 2, -1, -1):
                 if keys[position] <= key:
                     if key < keys[position + 1]:
@@ -486,7 +487,9 @@ class _BucketNode(StageNode):
         for batch in self.inputs[0].batches(run):
             rows += [] if batch is None else batch.documents()
             yield None
-        rows.sort(key=lambda row: order_key(row["_id"]))
+        assert isinstance(self.of, Bucket)
+        collation = self.of.group.collation
+        rows.sort(key=lambda row: order_key(row["_id"], collation))
         self.stats.advanced = len(rows)
         if rows:
             yield RowBatch(documents=rows)

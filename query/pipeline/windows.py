@@ -11,11 +11,11 @@ from ...common.paths import get_path
 from ...common.values import MISSING, Document, decode, encode, is_string, type_name
 from ..accumulators.base import Accumulator
 from ..accumulators.parse import parse_accumulator
-from ..expression.base import Constant, Expression
+from ..expression.base import Constant, Expression, FieldPath
 from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
 from ..sort import Sorter, SortPattern, parse_sort
-from .base import PipelineContext, Stage, StageNode, StageParser
+from .base import Fields, PipelineContext, Stage, StageNode, StageParser, joined
 from .moments import Covariance, SlidingDeviation
 from .reshape import STAGES as RESHAPING
 from .reshape import replaced
@@ -33,6 +33,9 @@ _ACCUMULATORS: Final = frozenset(
 )  # fmt: skip
 
 
+_PARTITION_KEY: Final = "__internal_setWindowFields_partition_key"
+"""Under this name explain shows a computed partition."""
+_LITERAL: Final = ("N", "alpha", "by", "unit")
 _PARTITION_FACTOR: Final = 10
 """How much larger than the bound of the stage one partition may be where disk may be used."""
 
@@ -52,6 +55,11 @@ class Gathered(WindowFunction):
 
     def __init__(self, accumulator: Accumulator) -> None:
         self._accumulator = accumulator
+
+    @property
+    def accumulator(self) -> Accumulator:
+        """What gathers."""
+        return self._accumulator
 
     def results(self, partition: Partition, spans: Sequence[Span]) -> list[Any]:
         """See `WindowFunction.results`."""
@@ -90,7 +98,8 @@ class Output:
             raise FailedToParse(
                 "Expected a $-prefixed window function" + (f": {name}" if not functions else ", exactly one")
             )
-        function = functions[0]
+        function = self._name = functions[0]
+        self._context = context
         parse = FUNCTIONS.get(function)
         if function in ("$covariancePop", "$covarianceSamp"):
             operand = context.expressions.parse(spec[function])
@@ -114,6 +123,29 @@ class Output:
         if function in ("$stdDevPop", "$stdDevSamp") and self.frame.low is not None:
             operand = context.expressions.parse(spec[function])
             self.function = SlidingDeviation(operand, sample=function == "$stdDevSamp")
+
+    def serialize(self) -> Document:
+        """The function and its window, in the normal form that explain shows."""
+        if isinstance(self.function, Gathered):
+            shown = self.function.accumulator.serialize()
+        else:
+            operand, written = self._operand().serialize(), self.spec[self._name]
+            if not written:
+                operand = written
+            elif isinstance(written, dict) and isinstance(operand, dict):
+                # Some operands are no expressions.
+                operand |= {name: written[name] for name in _LITERAL if name in written and name in operand}
+            shown = {self._name: operand}
+        if self.function.takes_window:
+            shown = {**shown, "window": self.spec.get("window", {"documents": ["unbounded", "unbounded"]})}
+        return shown
+
+    def fields(self) -> Fields:
+        """The paths that the function reads."""
+        return self.function.accumulator.fields() if isinstance(self.function, Gathered) else self._operand().fields()
+
+    def _operand(self) -> Expression:
+        return self._context.expressions.parse(self.spec[self._name])
 
 
 class SetWindowFields(Stage):
@@ -165,9 +197,41 @@ class SetWindowFields(Stage):
         """See `Stage.serialize`."""
         return {self.name: self.spec}
 
+    def explained(self) -> list[Document]:
+        """See `Stage.explained`: the order that it needs, and a stage of another name that relies on it."""
+        plain = isinstance(self.by, FieldPath) and self.by.variable == "CURRENT" and bool(self.by.path)
+        path = ".".join(self.by.path) if isinstance(self.by, FieldPath) and plain else _PARTITION_KEY
+        shown: Document = {}
+        order: Document = {}
+        if self.by is not None:
+            shown["partitionBy"] = f"${path}"
+            order[path] = 1
+        if self.order is not None:
+            shown["sortBy"] = self.order.serialize()
+            order |= {name: direction for name, direction in self.order.serialize().items() if name not in order}
+        shown["output"] = {".".join(output.path): output.serialize() for output in self.outputs}
+        stages: list[Document] = [{"$_internalSetWindowFields": shown}]
+        if order:
+            stages.insert(0, {"$sort": {"sortKey": order, "outputSortKeyMetadata": True}})
+        if self.by is not None and not plain:
+            stages.insert(0, {"$addFields": {_PARTITION_KEY: self.by.serialize()}})
+            stages.append({"$project": {_PARTITION_KEY: False, "_id": True}})
+        return stages
+
     def node(self, source: PlanNode) -> PlanNode:
         """See `Stage.node`."""
         return _WindowNode(self, source)
+
+    def needs(self, wanted: Fields) -> Fields:
+        """See `Stage.needs`."""
+        found = wanted
+        for fields in (
+            frozenset() if self.by is None else self.by.fields(),
+            frozenset() if self.order is None else frozenset(self.order.fields),
+            *(output.fields() for output in self.outputs),
+        ):
+            found = joined(found, fields)
+        return found
 
 
 class _WindowNode(StageNode):
@@ -331,6 +395,16 @@ class Fill(Stage):
     def serialize(self) -> Document:
         """See `Stage.serialize`."""
         return {self.name: self.spec}
+
+    def explained(self) -> list[Document]:
+        """See `Stage.explained`."""
+        return [shown for stage in self.stages for shown in stage.explained()]
+
+    def needs(self, wanted: Fields) -> Fields:
+        """See `Stage.needs`."""
+        for stage in reversed(self.stages):
+            wanted = stage.needs(wanted)
+        return wanted
 
     def node(self, source: PlanNode) -> PlanNode:
         """See `Stage.node`."""

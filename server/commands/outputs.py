@@ -10,6 +10,7 @@ from ...catalog import documents
 from ...catalog.collections import Collection
 from ...catalog.namespaces import NAMESPACE_BYTES_MAX, Namespace, validate_collection_name
 from ...catalog.timeseries_options import TimeseriesOptions
+from ...common.collation import Collation
 from ...common.display import value_text
 from ...common.errors import (
     BadValue,
@@ -276,6 +277,7 @@ class Merge(Output):
         self._let(self._fields, variables)
         self._paths: tuple[str, ...] = self._on or ("_id",)
         self._sparse = False
+        self._collation: Collation | None = None
         self.stage = {
             "$merge": {
                 "into": {"db": self.target.database, "coll": self.target.collection},
@@ -331,6 +333,7 @@ class Merge(Output):
 
     def check(self, read: Read) -> None:
         """See `Output.check`."""
+        self._collation = read.collation
         existing = refuse_view(self.services.catalog, self.target)
         if existing is not None and existing.kind == "timeseries":
             raise CommandNotSupportedOnView(f"Cannot $merge into a time-series collection: {self.target}")
@@ -369,8 +372,8 @@ class Merge(Output):
 
     async def _put(self, document: Document, request: Request, *, made_id: bool) -> None:
         filter = {path: {"$eq": self._on_value(document, path)} for path in self._paths}
-        matcher = parse_filter(filter)
-        selection = Selection(wanted=Wanted(matcher=matcher), variables=self._variables)
+        matcher = parse_filter(filter, collator=self._collation)
+        selection = Selection(wanted=Wanted(matcher=matcher, collation=self._collation), variables=self._variables)
 
         def change(
             transaction: Transaction, collection: Collection, record_key: bytes, raw: bytes, existing: Document

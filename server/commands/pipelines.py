@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ...catalog.namespaces import Namespace
-from ...common.errors import Location
+from ...common.errors import Location, OptionNotSupportedOnView
 from ...common.values import Document
 from ...query.match.base import AlwaysTrue, MatchNode
 from ...query.match.logical import And
@@ -18,7 +18,7 @@ from ...query.plan.scans import Eof
 from ..context import Services
 from ..exact_expiry import living_measurements
 from ..operations import Operation
-from .reading import Read, Source, collation_for, let_variables, plan_collection, resolve
+from .reading import Read, Source, collation_for, document_of, let_variables, plan_collection, resolve
 from .system_stages import register_system_stages, system_rows
 
 COLLECTIONLESS_STAGES: Final = frozenset(
@@ -104,6 +104,10 @@ class PipelinePlanner:
         """See `SourceProvider.plan`."""
         inner = PipelinePlanner(self._services, self._operation)
         source = resolve(self._services.catalog, namespace)
+        if source.is_view and document_of(context.collation) != document_of(source.collation):
+            raise OptionNotSupportedOnView(
+                f"Cannot override a view's default collation: {namespace} is read under another one"
+            )
         return inner.read(source, pipeline, replace(context, namespace=namespace)).root
 
     def system(self, stage: str, spec: Any, context: PipelineContext) -> PlanNode:

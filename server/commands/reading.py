@@ -130,12 +130,13 @@ def collation_for(asked: Document | None, source: Source) -> Collation | None:
     if asked is None:
         return source.collation
     collation = Collation.parse(asked)
-    if source.is_view and _document_of(collation) != _document_of(source.collation):
+    if source.is_view and document_of(collation) != document_of(source.collation):
         raise OptionNotSupportedOnView(f"Cannot override a view's default collation: {source.namespace}")
     return collation
 
 
-def _document_of(collation: Collation | None) -> Document | None:
+def document_of(collation: Collation | None) -> Document | None:
+    """The options of a collation; None where strings compare byte by byte."""
     return None if collation is None else collation.to_document()
 
 

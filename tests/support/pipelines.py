@@ -59,6 +59,11 @@ def parsed(
     return parse_pipeline(stages, PipelineContext(namespace=Namespace("db", "rows"), sources=sources))
 
 
+def run_of(**options: Any) -> Run:
+    """A run without a store."""
+    return Run(snapshot=cast(Snapshot, None), **options)
+
+
 def ran(
     stages: list[Document],
     documents: Sequence[Document],
@@ -70,5 +75,5 @@ def ran(
     """What a pipeline makes of documents."""
     pipeline = parsed(stages, others, optimized=optimized)
     node = (pipeline.optimized() if optimized else pipeline).node(Rows(documents))
-    run = Run(snapshot=cast(Snapshot, None), **options)
+    run = run_of(**options)
     return [row for batch in node.batches(run) if batch is not None for row in batch.documents()]

@@ -331,5 +331,37 @@ def test_explain_shows_the_stages_that_run(rows: Database[Document]) -> None:
         {"$const": 10},
     ]
     assert order == {"$sort": {"sortKey": {"_id": 1}}}
+    assert explained(
+        {"$unwind": "$a"},
+        {
+            "$setWindowFields": {
+                "partitionBy": "$third",
+                "sortBy": {"_id": 1},
+                "output": {"n": {"$sum": 1, "window": {"documents": ["unbounded", "current"]}}, "r": {"$rank": {}}},
+            }
+        },
+    )[1:] == [
+        {"$sort": {"sortKey": {"third": 1, "_id": 1}, "outputSortKeyMetadata": True}},
+        {
+            "$_internalSetWindowFields": {
+                "partitionBy": "$third",
+                "sortBy": {"_id": 1},
+                "output": {
+                    "n": {"$sum": {"$const": 1}, "window": {"documents": ["unbounded", "current"]}},
+                    "r": {"$rank": {}},
+                },
+            }
+        },
+    ]
+    computed = explained({"$unwind": "$a"}, {"$setWindowFields": {"partitionBy": {"$mod": ["$_id", 2]}, "output": {}}})[
+        1:
+    ]
+    key = "__internal_setWindowFields_partition_key"
+    assert computed == [
+        {"$addFields": {key: {"$mod": ["$_id", {"$const": 2}]}}},
+        {"$sort": {"sortKey": {key: 1}, "outputSortKeyMetadata": True}},
+        {"$_internalSetWindowFields": {"partitionBy": f"${key}", "output": {}}},
+        {"$project": {key: False, "_id": True}},
+    ]
     (group,) = explained({"$group": {"_id": "$third"}}, verbosity="executionStats")
     assert (group["nReturned"], group["usedDisk"], group["spills"]) == (3, False, 0)

@@ -117,6 +117,31 @@ joining = st.one_of(
 )  # fmt: skip
 
 
+gathering = st.one_of(
+    joining,
+    st.builds(
+        lambda by, order, operand: {
+            "$setWindowFields": {
+                "partitionBy": by,
+                "sortBy": {order: 1},
+                "output": {
+                    "w": {"$sum": operand, "window": {"documents": [-1, 0]}},
+                    "s": {"$shift": {"output": "$c", "by": 1}},
+                },
+            }
+        },
+        st.sampled_from(["$a", None, {"$type": "$b"}]),
+        tops,
+        st.sampled_from(["$b", "$a.b", 1]),
+    ),
+    st.builds(lambda path: {"$bucketAuto": {"groupBy": f"${path}", "buckets": 2}}, paths),
+    st.builds(lambda path: {"$sortByCount": f"${path}"}, paths),
+    st.just({"$fill": {"sortBy": {"a": 1}, "output": {"b": {"method": "locf"}, "c": {"value": "$a"}}}}),
+    st.just({"$facet": {"x": [{"$match": {"a": 1}}, {"$project": {"b": 1}}], "y": [{"$count": "n"}]}}),
+    st.just({"$count": "n"}),
+)
+
+
 def _flat(parts: list[Any]) -> list[Document]:
     return [stage for part in parts for stage in (part if isinstance(part, list) else [part])]
 
@@ -146,6 +171,21 @@ def test_the_same_rows_with_other_collections(
     plain = _answers(pipeline, documents, others, optimized=False)
     assume(isinstance(plain, list))
     assert _answers(pipeline, documents, others, optimized=True) == plain
+
+
+@settings(max_examples=400, deadline=None)
+@given(rows, rows, st.lists(gathering, max_size=5))
+def test_fields_that_nobody_reads_do_not_count(
+    documents: list[Document], others: list[Document], parts: list[Any]
+) -> None:
+    pipeline = _flat(parts)
+    needed = parsed(pipeline, {"others": others}).optimized().required_fields()
+    assume(needed is not None)
+    tops_needed = {path.partition(".")[0] for path in needed or ()}
+    whole = _answers(pipeline, documents, others, optimized=True)
+    assume(isinstance(whole, list))
+    parts_of_rows = [{name: value for name, value in row.items() if name in tops_needed} for row in documents]
+    assert _answers(pipeline, parts_of_rows, others, optimized=True) == whole
 
 
 LOOKUP = {"from": "others", "as": "f", "localField": "a", "foreignField": "b"}
