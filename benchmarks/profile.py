@@ -21,7 +21,7 @@ from .harness import RawClient, insert_message
 from .queries import Query
 from .tsbs import START_MS, Scale, metric_values
 
-ROWS = 25
+ROWS = 45
 SINGLE_SECONDS = 3.0
 
 

@@ -37,8 +37,8 @@ _ID_NAME: Final = b"\x07_id\0"
 _LEVEL: Final = 3
 _OBJECT_ID_ELEMENT: Final = b"\x16\x00\x00\x00\x07_id\x00"
 _LENGTH: Final = struct.Struct("<i")
-_LATELY: Final = 64
-"""So many packs that were read lately are kept as documents."""
+_LATELY_BYTES: Final = 64 * 1024 * 1024
+"""Packs that were read lately are kept as documents, up to so many bytes of them."""
 
 _PAGE_BYTES: Final = 4096
 _PAGE_HEAD_BYTES: Final = 16
@@ -99,22 +99,28 @@ class _Lately:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: OrderedDict[tuple[bytes, bytes], Members] = OrderedDict()
+        self._found: OrderedDict[tuple[bytes, bytes], tuple[int, Members]] = OrderedDict()
+        self._bytes = 0
 
     def get(self, name: tuple[bytes, bytes]) -> Members | None:
+        """The documents of a pack, if they are kept."""
         with self._lock:
             found = self._found.get(name)
-            if found is not None:
-                self._found.move_to_end(name)
-            return found
+            if found is None:
+                return None
+            self._found.move_to_end(name)
+            return found[1]
 
-    def put(self, name: tuple[bytes, bytes], members: Members) -> None:
-        if sum(len(raw) for _, raw in members) > 4 * RAW_BYTES_MAX:
+    def put(self, name: tuple[bytes, bytes], size: int, members: Members) -> None:
+        """Keep the documents of a pack, `size` bytes of them, in the place of those that were read longest ago."""
+        if size > _LATELY_BYTES // 8:
             return
         with self._lock:
-            self._found[name] = members
-            while len(self._found) > _LATELY:
-                self._found.popitem(last=False)
+            before = self._found.pop(name, None)
+            self._bytes += size - (0 if before is None else before[0])
+            self._found[name] = (size, members)
+            while self._bytes > _LATELY_BYTES:
+                self._bytes -= self._found.popitem(last=False)[1][0]
 
 
 _lately = _Lately()
@@ -149,7 +155,7 @@ def members(key: bytes, value: bytes) -> Members:
         at += length
     if len(found) != count or key[8:] != found[-1][0]:
         raise Corrupted("a pack of buckets lies under another key than that of its last bucket")
-    _lately.put(name, found)
+    _lately.put(name, len(joined), found)
     return found
 
 
