@@ -135,6 +135,14 @@ class Config:
         yaml="net.maxInFlightBytes",
         low=48_000_000,
     )
+    in_flight_bytes_per_connection_max: int = _setting(
+        128 * 1024 * 1024,
+        _whole_number,
+        "The same for one connection.",
+        flag="maxInFlightBytesPerConnection",
+        yaml="net.maxInFlightBytesPerConnection",
+        low=48_000_000,
+    )
     dbpath: str = _setting(
         "",
         str,

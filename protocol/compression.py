@@ -146,6 +146,13 @@ def negotiate(offered: Iterable[object], ours: Sequence[str] = NEGOTIABLE) -> tu
     return tuple(common)
 
 
+def claimed_bytes(message: bytes) -> int:
+    """How long a whole OP_COMPRESSED says that its message is; 0 where it is cut off."""
+    if len(message) < HEADER_BYTES + _ENVELOPE.size:
+        return 0
+    return max(0, int(_ENVELOPE.unpack_from(message, HEADER_BYTES)[1]))
+
+
 def decompress(message: bytes, negotiated: Sequence[str]) -> tuple[bytes, Compressor]:
     """The message within a whole OP_COMPRESSED, with a header of its own, and the compressor that the client used.
 

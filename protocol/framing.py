@@ -52,6 +52,13 @@ class FrameReader:
         self._chunks: list[bytes] = []
         self._held = 0
         self._wanted = HEADER_BYTES
+        self.limit = MESSAGE_BYTES_MAX
+        """The longest message that is taken."""
+
+    @property
+    def wanted_bytes(self) -> int:
+        """Length of the message that is not yet whole, as far as it is known."""
+        return self._wanted
 
     @property
     def held_bytes(self) -> int:
@@ -75,7 +82,7 @@ class FrameReader:
         self._wanted = HEADER_BYTES
         while end - at >= HEADER_BYTES:
             length: int = _INT32.unpack_from(buffer, at)[0]
-            if not HEADER_BYTES <= length <= MESSAGE_BYTES_MAX:
+            if not HEADER_BYTES <= length <= self.limit:
                 raise BrokenStream(f"message length {length} is invalid")
             if end - at < length:
                 self._wanted = length

@@ -10,7 +10,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
 from ..common.errors import ClientDisconnect, InterruptedAtShutdown, MongoError
-from ..protocol.compression import NEVER_COMPRESSED, Compressor, compress, decompress
+from ..common.limits import MESSAGE_BYTES_MAX
+from ..protocol.compression import NEVER_COMPRESSED, Compressor, claimed_bytes, compress, decompress
 from ..protocol.framing import BrokenStream, FrameReader, Header, OpCode, next_request_id
 from ..protocol.legacy import NotACommand, build_query_failure, build_reply, parse_query
 from ..protocol.messages import (
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from .listener import Connections
 
 _WAITING_MESSAGES_MAX: Final = 16
+_LARGE_BYTES: Final = 64 * 1024
+"""From here on a message needs room before it is read."""
 _WRITE_BUFFER_BYTES: Final = 1024 * 1024
 
 
@@ -43,6 +46,10 @@ class Connection(asyncio.Protocol):
         self._more: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._paused = False
+        self._reserved_bytes = 0
+        self._wants_room = False
+        self._waiting_bytes = 0
+        self._guarded = services.authorize is not None
         self._ended = False
         self._lost = False
         self._task: asyncio.Task[None] | None = None
@@ -64,6 +71,9 @@ class Connection(asyncio.Protocol):
             return
         transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
         client.abort = self.abort
+        self._connections.patience.connected(self)
+        if self._guarded:
+            self._reader.limit = self._services.parameters["preAuthMaximumMessageSizeBytes"]
         self._context = Context(services=self._services, client=client)
         self._task = asyncio.get_running_loop().create_task(self._serve(self._context))
 
@@ -75,15 +85,30 @@ class Connection(asyncio.Protocol):
         try:
             messages = self._reader.feed(data)
         except BrokenStream as error:
+            if self._reader.limit < MESSAGE_BYTES_MAX:
+                self._services.counters.dropped_oversized += 1
             self._break(error)
             return
         if messages:
+            size = sum(map(len, messages))
             self._waiting.extend(messages)
-            self._connections.in_flight_bytes += sum(map(len, messages))
+            self._waiting_bytes += size
+            self._release()
+            self._connections.in_flight_bytes += size
+            self._connections.patience.finished(self)
             if self._more is not None and not self._more.done():
                 self._more.set_result(None)
-            if len(self._waiting) > _WAITING_MESSAGES_MAX or self._connections.in_flight_is_full():
+            if (
+                len(self._waiting) > _WAITING_MESSAGES_MAX
+                or self._waiting_bytes > self._services.config.in_flight_bytes_per_connection_max
+                or self._connections.in_flight_is_full()
+            ):
                 self._pause()
+        if self._reader.held_bytes:
+            self._connections.patience.began(self)
+            wanted = self._reader.wanted_bytes
+            if wanted > _LARGE_BYTES and not self._reserved_bytes:
+                self._reserve(wanted)
 
     def eof_received(self) -> bool:
         """The client sends nothing more. What it sent already is answered, in case that it still listens."""
@@ -100,14 +125,33 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read what it is sent."""
         self._writable = asyncio.get_running_loop().create_future()
+        self._connections.patience.deaf(self)
 
     def resume_writing(self) -> None:
         """The client reads again."""
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         self._writable = None
+        self._connections.patience.heard(self)
 
     # For the listener.
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a message that is not yet whole."""
+        return self._reader.held_bytes
+
+    def drop(self, reason: str) -> None:
+        """Cut the connection of a client that was waited for in vain."""
+        self._break(BrokenStream(reason))
+
+    def grant(self, size: int) -> None:
+        """There is room for the message that it has begun to send."""
+        self._reserved_bytes = size
+        self._wants_room = False
+        if self._reader.held_bytes:
+            self._connections.patience.began(self)
+        self.resume_reading()
 
     def abort(self) -> None:
         """Cut the connection; what waits is not run."""
@@ -141,14 +185,22 @@ class Connection(asyncio.Protocol):
         try:
             while (message := await self._next()) is not None:
                 self.busy = True
+                stranger = self._guarded and client.user is None
+                self._connections.patience.spoke(self, stranger=stranger)
                 try:
+                    if stranger:
+                        await self._connections.slow_down(client)
                     go_on = await self._process(context, message)
                 finally:
                     self.busy = False
+                    self._waiting_bytes -= len(message)
                     self._connections.finished(len(message))
                 if not go_on:
                     break
-                if self._paused and len(self._waiting) <= _WAITING_MESSAGES_MAX // 2:
+                if stranger and client.user is not None:
+                    self._reader.limit = MESSAGE_BYTES_MAX
+                    self._connections.patience.spoke(self, stranger=False)
+                if self._paused and len(self._waiting) <= _WAITING_MESSAGES_MAX // 2 and not self._wants_room:
                     if self._connections.in_flight_is_full():
                         self._connections.wait_for_room(self)
                     else:
@@ -181,15 +233,26 @@ class Connection(asyncio.Protocol):
         counters = self._services.counters
         counters.requests += 1
         header = Header.of(raw)
-        compressor: Compressor | None = None
-        if header.op_code == OpCode.COMPRESSED:
-            outer_bytes = len(raw)
+        if header.op_code != OpCode.COMPRESSED:
+            return await self._process_plain(context, raw, header, None)
+        claimed = claimed_bytes(raw)
+        if self._guarded and context.client.user is None and claimed > self._reader.limit:
+            counters.dropped_oversized += 1
+            raise BrokenStream("a message of somebody who has not logged in is too large")
+        outer_bytes = len(raw)
+        # A small message may hold a large one: those that are unpacked at one time have a limit of their own.
+        await self._connections.unpacking(claimed)
+        try:
             raw, compressor = decompress(raw, context.client.compressors)
-            header = Header.of(raw)
             if compressor.name in counters.compression:
                 counters.compression[compressor.name].decompressor_in += outer_bytes
                 counters.compression[compressor.name].decompressor_out += len(raw)
-        counters.bytes_in += len(raw)
+            return await self._process_plain(context, raw, Header.of(raw), compressor)
+        finally:
+            self._connections.unpacked(claimed)
+
+    async def _process_plain(self, context: Context, raw: bytes, header: Header, compressor: Compressor | None) -> bool:
+        self._services.counters.bytes_in += len(raw)
         if header.op_code == OpCode.MSG:
             return await self._process_message(context, raw, header, compressor)
         if header.op_code == OpCode.QUERY:
@@ -290,9 +353,27 @@ class Connection(asyncio.Protocol):
 
     def _pause(self) -> None:
         if not self._paused and self._transport is not None:
+            self._services.counters.reads_paused += 1
             self._paused = True
             self._transport.pause_reading()
 
+    def _reserve(self, size: int) -> None:
+        """Read on where there is room for the whole message; else wait, which is not the client's fault."""
+        if self._connections.reserve(self, size):
+            self._reserved_bytes = size
+        else:
+            self._wants_room = True
+            self._connections.patience.finished(self)
+            self._pause()
+
+    def _release(self) -> None:
+        if self._reserved_bytes:
+            self._connections.release(self._reserved_bytes)
+            self._reserved_bytes = 0
+
     def _clear_waiting(self) -> None:
+        self._release()
         while self._waiting:
-            self._connections.finished(len(self._waiting.popleft()))
+            size = len(self._waiting.popleft())
+            self._waiting_bytes -= size
+            self._connections.finished(size)

@@ -71,6 +71,10 @@ class Services:
     request_shutdown: Callable[[], None] = lambda: None
     """Ask the listener to stop in good order."""
     users: Any = None
+    admission: Any = None
+    """Which requests are let in."""
+    establishment: Any = None
+    """Which connections are let in."""
     logins: Any = None
     """What logins were tried."""
     tls: "Tls | None" = None

@@ -84,6 +84,15 @@ class Counters:
 
     # bucketd.limits: connections that were cut, by why.
     dropped_handshake: int = 0
+    dropped_unfinished: int = 0
+    dropped_strangers: int = 0
+    dropped_deaf: int = 0
+    dropped_oversized: int = 0
+    # What waited or was refused, by why.
+    reads_paused: int = 0
+    strangers_delayed: int = 0
+    cursors_refused: int = 0
+    sessions_refused: int = 0
 
     # network
     bytes_in: int = 0

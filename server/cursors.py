@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..common.clock import Clock
-from ..common.errors import CursorInUse, CursorKilled, CursorNotFound, Location, MongoError, Unauthorized
+from ..common.errors import (
+    CursorInUse,
+    CursorKilled,
+    CursorNotFound,
+    IngressRequestRateLimitExceeded,
+    Location,
+    MongoError,
+    Unauthorized,
+)
 from ..common.values import Document
 
 
@@ -59,6 +67,7 @@ class CursorCounters:
     """What `metrics.cursor` of serverStatus tells."""
 
     timed_out: int = 0
+    refused: int = 0
     opened: int = 0
     more_than_one_batch: int = 0
 
@@ -70,7 +79,10 @@ class CursorRegistry:
     `release` (there is more to come) or `close`.
     """
 
-    def __init__(self, clock: Clock, idle_ms_max: Callable[[], int]) -> None:
+    def __init__(
+        self, clock: Clock, idle_ms_max: Callable[[], int], open_max: Callable[[], int] = lambda: 1_000_000
+    ) -> None:
+        self._open_max = open_max
         self._clock = clock
         self._idle_ms_max = idle_ms_max
         self._cursors: dict[int, Cursor] = {}
@@ -89,7 +101,18 @@ class CursorRegistry:
         user: tuple[str, str] | None = None,
         extra: dict[str, Any] | None = None,
     ) -> int:
-        """Keep the execution for a later getMore on this namespace (`db.collection` as replied); returns its id."""
+        """Keep the execution for a later getMore on this namespace (`db.collection` as replied); returns its id.
+
+        Raises:
+            IngressRequestRateLimitExceeded: there are too many already; the execution is closed.
+        """
+        if len(self._cursors) >= (most := self._open_max()):
+            self.counters.refused += 1
+            execution.close()
+            raise IngressRequestRateLimitExceeded(
+                f"There are {most} open cursors already, try again later",
+                labels=("SystemOverloadedError", "RetryableError", "NoWritesPerformed"),
+            )
         cursor_id = secrets.randbits(63)
         while cursor_id == 0 or cursor_id in self._cursors:
             cursor_id = secrets.randbits(63)

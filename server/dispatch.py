@@ -20,6 +20,7 @@ from ..common.errors import (
     MongoError,
     OutOfDiskSpace,
     Overflow,
+    TooManyLogicalSessions,
     TypeMismatch,
     Unauthorized,
 )
@@ -146,6 +147,8 @@ class Dispatcher:
         services = context.services
         services.counters.commands_run[command.name] += 1
         generic = request.generic
+        if services.admission.limited:
+            services.admission.check(services, context.client, command.name)
         if not command.ignores_generic:
             if command.admin_only and request.database != "admin":
                 raise Unauthorized(f"{command.name} may only be run against the admin database.")
@@ -158,7 +161,11 @@ class Dispatcher:
                 raise InvalidOptions(f"Command {command.name} does not support writeConcern")
             # Whoever has not logged in must not fill the table of sessions.
             if generic.lsid is not None and (services.authorize is None or context.client.user is not None):
-                services.sessions.use(generic.lsid, context.client.user)
+                try:
+                    services.sessions.use(generic.lsid, context.client.user)
+                except TooManyLogicalSessions:
+                    services.counters.sessions_refused += 1
+                    raise
         if generic.help:
             return {"help": f"help for: {command.name} {command.summary}"}
         request.operation.lsid = generic.lsid

@@ -12,6 +12,8 @@ from .connection import Connection
 from .context import Client, Services
 from .dispatch import Dispatcher
 from .machine import raise_open_files
+from .patience import Patience
+from .rates import Admission, PerAddress
 
 if TYPE_CHECKING:
     from .door import Door
@@ -19,6 +21,14 @@ if TYPE_CHECKING:
 _BACKLOG: Final = 4096
 _DRAIN_SECONDS: Final = 5.0
 _GRACE_SECONDS: Final = 1.0
+_UNACKNOWLEDGED_MS: Final = 180_000
+_STRANGERS_BURST_SECONDS: Final = 10.0
+_ESTABLISHMENT: Final = (
+    "ingressConnectionEstablishmentRateLimiterEnabled",
+    "ingressConnectionEstablishmentRatePerSec",
+    "ingressConnectionEstablishmentBurstCapacitySecs",
+    "ingressConnectionEstablishmentMaxQueueDepth",
+)
 _SHARE_OF_OPEN_FILES: Final = 0.8
 """The store and the log need some too."""
 
@@ -34,11 +44,29 @@ class Connections:
             services.config.max_connections, max(1, int(raise_open_files() * _SHARE_OF_OPEN_FILES))
         )
         self._without_room: deque[Connection] = deque()
+        self._unreserved: dict[Connection, int] = {}
+        self._reserved_bytes = 0
+        self._unpacked_bytes = 0
+        self._packed: list[asyncio.Future[None]] = []
         self.in_flight_bytes = 0
+        self.patience = Patience(services)
+        loop = asyncio.get_running_loop()
+        self._strangers = PerAddress(loop.time)
+        self.establishment = Admission(loop.time)
+        services.establishment = self.establishment
+        for name in _ESTABLISHMENT:
+            services.parameters.on_change(name, lambda _: self._set_establishment())
+        self._set_establishment()
         self.stopping = False
 
+    def _set_establishment(self) -> None:
+        enabled, rate, burst, depth = (self._services.parameters[name] for name in _ESTABLISHMENT)
+        self.establishment.enabled = enabled
+        self.establishment.set(rate, burst)
+        self.establishment.queue_max = depth
+
     def admit(self, connection: Connection, transport: asyncio.Transport) -> Client | None:
-        """The client of a new connection; None where there are too many."""
+        """The client of a new connection; None where there are too many, or they come too fast."""
         services = self._services
         counters = services.counters
         peer, local = _address(transport, "peername"), _address(transport, "sockname")
@@ -55,7 +83,10 @@ class Connections:
             return None
         if (connected := transport.get_extra_info("socket")) is not None and connected.family != socket.AF_UNIX:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            _notice_death(connected)
+        if self.establishment.enabled and not self._pass_establishment(transport):
+            counters.connections_rejected += 1
+            return None
         self._last_id += 1
         client = Client(id=self._last_id, peer=peer, local=local, connected_ms=services.clock.now_ms())
         if (encrypted := transport.get_extra_info("ssl_object")) is not None:
@@ -79,12 +110,82 @@ class Connections:
             )
         return client
 
+    def _pass_establishment(self, transport: asyncio.Transport) -> bool:
+        """Let the connection in, now or, while it is not read, a little later."""
+        wait = self.establishment.enqueue()
+        if wait is None:
+            return False
+        if wait:
+            transport.pause_reading()
+
+            def go_on() -> None:
+                gone = transport.is_closing()
+                self.establishment.leave_queue(interrupted=gone)
+                if not gone:
+                    transport.resume_reading()
+
+            asyncio.get_running_loop().call_later(wait, go_on)
+        return True
+
+    async def slow_down(self, client: Client) -> None:
+        """Let who has not logged in wait where their address asks too often."""
+        rate = self._services.parameters["bucketdUnauthenticatedRequestsPerSecond"]
+        wait = self._strangers.wait_seconds(client.peer.rpartition(":")[0], rate, _STRANGERS_BURST_SECONDS)
+        if wait:
+            self._services.counters.strangers_delayed += 1
+            await asyncio.sleep(wait)
+
+    def reserve(self, connection: Connection, size: int) -> bool:
+        """Set room aside for a message that has begun to come in; False where it has to wait for `grant`."""
+        if self._unreserved or not self._has_room(size):
+            self._unreserved[connection] = size
+            return False
+        self._reserved_bytes += size
+        return True
+
+    def release(self, size: int) -> None:
+        """What was set aside is not needed any more."""
+        self._reserved_bytes -= size
+        self._grant()
+
+    async def unpacking(self, size: int) -> None:
+        """Wait until a compressed message of this size, unpacked, has room."""
+        limit = self._services.config.in_flight_bytes_max
+        while self._unpacked_bytes and self._unpacked_bytes + size > limit:
+            turn = asyncio.get_running_loop().create_future()
+            self._packed.append(turn)
+            await turn
+        self._unpacked_bytes += size
+
+    def unpacked(self, size: int) -> None:
+        """It is done with."""
+        self._unpacked_bytes -= size
+        if self._packed:
+            waiting, self._packed = self._packed, []
+            for turn in waiting:
+                turn.set_result(None)
+
+    def _has_room(self, size: int) -> bool:
+        held = self.in_flight_bytes + self._reserved_bytes
+        return held == 0 or held + size <= self._services.config.in_flight_bytes_max
+
+    def _grant(self) -> None:
+        while self._unreserved:
+            connection, size = next(iter(self._unreserved.items()))
+            if not self._has_room(size):
+                return
+            del self._unreserved[connection]
+            self._reserved_bytes += size
+            connection.grant(size)
+
     def dismiss(self, connection: Connection, client: Client) -> None:
         """The connection is over."""
         services = self._services
         self._open.pop(client.id, None)
         services.clients.pop(client.id, None)
         services.counters.connections_current = len(self._open)
+        self.patience.gone(connection)
+        self._unreserved.pop(connection, None)
         with contextlib.suppress(ValueError):
             self._without_room.remove(connection)
         if not services.parameters["quiet"]:
@@ -111,6 +212,8 @@ class Connections:
         self.in_flight_bytes -= size
         while self._without_room and not self.in_flight_is_full():
             self._without_room.popleft().resume_reading()
+        if self._unreserved:
+            self._grant()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -118,6 +221,7 @@ class Connections:
     async def drain(self) -> None:
         """Let requests at hand end, for a while; then interrupt them; then cut what is left."""
         self.stopping = True
+        self.patience.stop()
         connections = list(self._open.values())
         for connection in connections:
             connection.close_when_idle()
@@ -192,6 +296,16 @@ class Listener:
     def _remove_stale_socket(self) -> None:
         if self._unix_path is not None and self._unix_path.is_socket():
             self._unix_path.unlink()
+
+
+def _notice_death(connected: socket.socket) -> None:
+    """Have the system find out within some minutes that the other end is gone without a word."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, seconds in (("TCP_KEEPIDLE", 120), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        if (option := getattr(socket, name, None)) is not None:
+            connected.setsockopt(socket.IPPROTO_TCP, option, seconds)
+    if (option := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:
+        connected.setsockopt(socket.IPPROTO_TCP, option, _UNACKNOWLEDGED_MS)
 
 
 def _addresses(bind_ip: tuple[str, ...], *, everywhere: bool, ipv6: bool) -> list[tuple[socket.AddressFamily, str]]:

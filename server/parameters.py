@@ -1,6 +1,7 @@
 """Server parameters, in one table: what setParameter sets and getParameter tells, with types, ranges and defaults."""
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -9,7 +10,7 @@ from typing import Any, Final, Literal
 from bson import Decimal128, Int64
 
 from ..common.errors import BadValue, InvalidOptions, MongoError, Overflow, TypeMismatch
-from ..common.limits import FEATURE_COMPATIBILITY_VERSION, SESSION_TIMEOUT_MINUTES
+from ..common.limits import FEATURE_COMPATIBILITY_VERSION, MESSAGE_BYTES_MAX, SESSION_TIMEOUT_MINUTES
 from ..common.values import Document, is_string, type_name
 
 Kind = Literal["bool", "int", "long", "double", "string", "document", "array"]
@@ -117,21 +118,36 @@ _ROWS: Final = (
     Parameter("authenticationMechanisms", "array", ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"], **_STARTUP),
     Parameter("automationServiceDescriptor", "string", "", length_max=64),
     Parameter("bucketdHandshakeTimeoutMillis", "int", 30_000, above=0),
+    Parameter("bucketdMaxOpenCursors", "int", 100_000, low=1),
+    Parameter("bucketdMemoryLimitMiB", "int", 0, low=0),
+    Parameter("bucketdMessageTimeoutMillis", "int", 60_000, above=0),
+    Parameter("bucketdUnauthenticatedIdleMillis", "int", 120_000, above=0),
+    Parameter("bucketdUnauthenticatedRequestsPerSecond", "int", 1000, low=1),
+    Parameter("bucketdWriteTimeoutMillis", "int", 600_000, above=0),
     Parameter("connPoolMaxConnsPerHost", "int", 200, **_STARTUP),
     Parameter("cursorTimeoutMillis", "long", 600_000, above=0),
     Parameter("enableLocalhostAuthBypass", "bool", True, **_STARTUP),
     Parameter("enableTestCommands", "bool", False, **_STARTUP),
     Parameter("featureCompatibilityVersion", "document", {"version": FEATURE_COMPATIBILITY_VERSION}, **_NEITHER),
+    Parameter("ingressConnectionEstablishmentBurstCapacitySecs", "double", sys.float_info.max, above=0),
+    Parameter("ingressConnectionEstablishmentMaxQueueDepth", "int", 0, low=0),
+    Parameter("ingressConnectionEstablishmentRateLimiterEnabled", "bool", False),
+    Parameter("ingressConnectionEstablishmentRatePerSec", "int", _INT32_MAX, low=1),
+    Parameter("ingressRequestAdmissionBurstCapacitySecs", "double", sys.float_info.max, above=0),
+    Parameter("ingressRequestAdmissionRatePerSec", "int", _INT32_MAX, low=1),
+    Parameter("ingressRequestRateLimiterEnabled", "bool", False),
     Parameter("internalDocumentSourceGroupMaxMemoryBytes", "long", 100 * 1024 * 1024, above=0),
     Parameter("internalQueryFacetBufferSizeBytes", "long", 100 * 1024 * 1024, above=0),
     Parameter("internalQueryMaxBlockingSortMemoryUsageBytes", "long", 100 * 1024 * 1024, low=0),
     Parameter("localLogicalSessionTimeoutMinutes", "int", SESSION_TIMEOUT_MINUTES, **_STARTUP, above=0),
     Parameter("logComponentVerbosity", "document", {}),
     Parameter("logLevel", "int", 0, low=0, high=5),
+    Parameter("logicalSessionRefreshMillis", "int", 300_000, **_STARTUP, above=0),
     Parameter("maxBSONDepth", "int", 200, **_STARTUP, low=5, high=250),
     Parameter("maxSessions", "int", 1_000_000, **_STARTUP, low=1),
     Parameter("notablescan", "bool", False),
     Parameter("port", "int", 27017, **_NEITHER),
+    Parameter("preAuthMaximumMessageSizeBytes", "int", 16_384, low=1024, high=MESSAGE_BYTES_MAX),
     Parameter("quiet", "bool", False),
     Parameter("requireApiVersion", "bool", False),
     Parameter("saslHostName", "string", "", **_STARTUP),

@@ -19,6 +19,7 @@ from ..common.values import Document, decode
 from ..kernels import set_object_id_clock
 from ..storage.lmdb_engine import LmdbEngine
 from ..ttl.repair import repair_lifetimes
+from .admission import RequestAdmission
 from .authorization import check
 from .cluster_parameters import ClusterParameters
 from .context import Services
@@ -41,6 +42,7 @@ VERSION_KEY: Final = b"featureCompatibilityVersion"
 """Where the store keeps what setFeatureCompatibilityVersion set."""
 
 _HOUSEKEEPING_MS: Final = 4_000
+_MEMORY_SECONDS: Final = 1.0
 
 
 @asynccontextmanager
@@ -63,7 +65,11 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
         parameters.on_change("logLevel", partial(setattr, memory, "verbosity"))
         logger = open_logger(log_file.write, clock, memory)
         stack.callback(logger.info, "Shutdown complete", component="CONTROL", id=20565)
-        cursors = CursorRegistry(clock, lambda: int(parameters["cursorTimeoutMillis"]))
+        cursors = CursorRegistry(
+            clock,
+            lambda: int(parameters["cursorTimeoutMillis"]),
+            lambda: int(parameters["bucketdMaxOpenCursors"]),
+        )
         stack.callback(cursors.close_all)
         operations = OperationRegistry(clock)
         sessions = SessionRegistry(
@@ -90,6 +96,7 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
             slow_ms=config.slow_ms,
             memory_bytes=memory_limit_mib() << 20,
         )
+        services.admission = RequestAdmission(parameters, services.memory_bytes)
         if config.tls_mode != "disabled":
             # A server without TLS starts without loading it.
             from .tls import Tls
@@ -117,6 +124,7 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
         services.extra["packer"] = packer
         packer.start()
         stack.push_async_callback(packer.stop)
+        stack.callback(_watch_memory(services))
         housekeeping = asyncio.get_running_loop().create_task(_housekeeping(services))
         stack.push_async_callback(_stop_task, housekeeping)
         # What waits for the lock of fsync is finished, or the rest would wait for it.
@@ -193,10 +201,25 @@ def partial_filter(expression: Document, collation: Collation | None) -> Callabl
     return lambda raw: matches(decode(raw))
 
 
+def _watch_memory(services: Services) -> Callable[[], None]:
+    """Look at the memory every second, by the loop's clock; returns what ends it."""
+    loop = asyncio.get_running_loop()
+    handle: asyncio.TimerHandle
+
+    def look() -> None:
+        nonlocal handle
+        services.admission.look_at_memory()
+        handle = loop.call_later(_MEMORY_SECONDS, look)
+
+    handle = loop.call_later(_MEMORY_SECONDS, look)
+    return lambda: handle.cancel()
+
+
 async def _housekeeping(services: Services) -> None:
     """Now and then: end idle cursors and sessions."""
+    pause_ms = min(_HOUSEKEEPING_MS, services.parameters["logicalSessionRefreshMillis"])
     while True:
-        await services.clock.sleep(_HOUSEKEEPING_MS)
+        await services.clock.sleep(pause_ms)
         try:
             services.cursors.kill_idle()
             services.sessions.expire()

@@ -14,6 +14,7 @@ from ..context import Context, Request, Services
 from ..machine import host_name, page_faults, processor_seconds, resident_and_virtual_mib
 from ..version import package_version
 from .base import Command
+from .limits_status import establishment, limits, queues
 from .security_status import ingress, security, transport_security
 
 Section = Callable[[Services], Document]
@@ -39,7 +40,7 @@ class ServerStatus(Command):
             "uptimeMillis": Int64(up_ms),
             "uptimeEstimate": Int64(up_ms // 1000),
             "localTime": DatetimeMS(services.clock.now_ms()),
-            "bucketd": {"version": package_version()},
+            "bucketd": {"version": package_version(), "limits": limits(services)},
         }
         sections: dict[str, Callable[[], Document]] = {
             name: partial(section, services) for name, section in SECTIONS.items()
@@ -110,6 +111,7 @@ def _connections(services: Services) -> Document:
         "exhaustHello": Int64(counters.exhaust_hello),
         "awaitingTopologyChanges": Int64(counters.awaiting_topology_change),
         "loadBalanced": Int64(0),
+        **establishment(services),
     }
 
 
@@ -190,6 +192,7 @@ def _network(services: Services) -> Document:
         "physicalBytesIn": Int64(counters.physical_bytes_in),
         "physicalBytesOut": Int64(counters.physical_bytes_out),
         "numRequests": Int64(counters.requests),
+        "ingressRequestRateLimiter": services.admission.rate.statistics(queues=False),
         "compression": {
             name: {
                 "compressor": {"bytesIn": Int64(row.compressor_in), "bytesOut": Int64(row.compressor_out)},
@@ -263,6 +266,7 @@ SECTIONS: Final[Mapping[str, Section]] = MappingProxyType(
         "network": _network,
         "opcounters": _opcounters,
         "opcountersRepl": _opcounters_repl,
+        "queues": queues,
         "security": security,
         "storageEngine": _storage_engine,
         "transactions": _transactions,
