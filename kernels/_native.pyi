@@ -697,6 +697,24 @@ def within_sums(values: NDArray[np.float64]) -> bool:
     """Whether doubles may be added up: none is so large that a sum of them might leave the doubles on its way."""
 
 @final
+class GroupSpreads:
+    """Standard deviations of groups, by Welford's recurrence; runs, slots and errors as for `GroupSums`."""
+
+    def add(
+        self,
+        groups: int,
+        values: NDArray[np.float64],
+        present: NDArray[np.bool_] | None,
+        starts: NDArray[np.int64],
+        stops: NDArray[np.int64],
+        slots: NDArray[np.int64],
+    ) -> None:
+        """Take doubles. Lets other threads run."""
+
+    def results(self, start: int, stop: int) -> list[tuple[int, float, float]]:
+        """Of each slot how many numbers there were, their mean, and the sum of the squares of what they differ by from it."""
+
+@final
 class GroupExtremes:
     """The least or greatest values of groups; runs, slots and errors as for `GroupSums`."""
 

@@ -22,6 +22,7 @@ from ..query.pipeline.reshape import Match
 from ..query.sort import parse_sort
 from .bounded_sort import BoundedSort
 from .counts import counted_stages
+from .inlining import inlined
 from .last_point import SeriesEnds, end_wanted, is_steady, usable_index
 from .latest_groups import latest_groups
 from .predicates import Target, all_of, widen
@@ -56,6 +57,7 @@ def rewritten(stages: Sequence[Stage], source: Source, context: PipelineContext)
     if unpack.spec.computed_meta or unpack.spec.event_filter is not None or unpack.spec.span_seconds is None:
         return list(stages)
     unpack, behind, filters = _match(unpack, behind, source)
+    behind = inlined(behind, unpack.spec, context)
     before += filters
     counted = counted_stages(unpack.spec, behind, context)
     if counted is not None:

@@ -175,6 +175,47 @@ pub fn add_doubles(
     true
 }
 
+/// Count, mean and sum of squared differences of one group, by Welford's recurrence.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Spread {
+    pub count: u64,
+    pub mean: f64,
+    pub squares: f64,
+}
+
+impl Spread {
+    #[inline]
+    fn add(&mut self, value: f64) {
+        self.count += 1;
+        let delta = value - self.mean;
+        self.mean += delta / self.count as f64;
+        self.squares += delta * (value - self.mean);
+    }
+}
+
+/// Adds doubles to the spreads, one after the other.
+pub fn add_spread(
+    spreads: &mut [Spread],
+    values: &[f64],
+    present: Option<&[bool]>,
+    spans: &[Span],
+) {
+    for span in spans {
+        let (Some(values), Some(spread)) = (
+            values.get(span.start..span.stop),
+            spreads.get_mut(span.slot),
+        ) else {
+            continue;
+        };
+        let present = present.and_then(|present| present.get(span.start..span.stop));
+        for (at, value) in values.iter().enumerate() {
+            if present.is_none_or(|present| present.get(at) == Some(&true)) {
+                spread.add(*value);
+            }
+        }
+    }
+}
+
 /// The least or greatest value of one group.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum Extreme {

@@ -2,7 +2,8 @@
 
 use crate::elements::kind;
 use crate::gather::{
-    add_doubles, add_whole, extremes_of_doubles, extremes_of_whole, within, Extreme, Span, Sum,
+    add_doubles, add_spread, add_whole, extremes_of_doubles, extremes_of_whole, within, Extreme,
+    Span, Spread, Sum,
 };
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
@@ -176,6 +177,49 @@ impl GroupSums {
     }
 }
 
+/// The spreads of groups.
+#[pyclass(module = "bucketd.kernels._native")]
+#[derive(Default)]
+struct GroupSpreads {
+    spreads: Vec<Spread>,
+}
+
+#[pymethods]
+impl GroupSpreads {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    #[pyo3(signature = (groups, values, present, starts, stops, slots))]
+    #[allow(clippy::too_many_arguments)]
+    fn add(
+        &mut self,
+        py: Python<'_>,
+        groups: usize,
+        values: PyReadonlyArray1<'_, f64>,
+        present: Presence<'_>,
+        starts: Numbers<'_>,
+        stops: Numbers<'_>,
+        slots: Numbers<'_>,
+    ) -> PyResult<()> {
+        grow(&mut self.spreads, groups);
+        let values = values.as_slice()?;
+        let present = present.as_ref().map(|mask| mask.as_slice()).transpose()?;
+        let spans = spans(&starts, &stops, &slots, values.len(), groups)?;
+        let spreads = &mut self.spreads;
+        py.detach(|| add_spread(spreads, values, present, &spans));
+        Ok(())
+    }
+
+    fn results(&self, start: usize, stop: usize) -> Vec<(u64, f64, f64)> {
+        (start..stop)
+            .map(|slot| self.spreads.get(slot).copied().unwrap_or_default())
+            .map(|spread| (spread.count, spread.mean, spread.squares))
+            .collect()
+    }
+}
+
 /// The least or greatest values of groups.
 #[pyclass(module = "bucketd.kernels._native")]
 struct GroupExtremes {
@@ -275,5 +319,6 @@ fn within_sums(values: PyReadonlyArray1<'_, f64>) -> PyResult<bool> {
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(within_sums, module)?)?;
     module.add_class::<GroupSums>()?;
+    module.add_class::<GroupSpreads>()?;
     module.add_class::<GroupExtremes>()
 }

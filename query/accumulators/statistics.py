@@ -70,6 +70,16 @@ class Percentiles(State):
         self._single = single
         self._numbers: list[float] = []
 
+    @property
+    def shares(self) -> list[float]:
+        """Which percentiles are wanted, from 0 to 1."""
+        return self._shares
+
+    @property
+    def single(self) -> bool:
+        """Whether there is one, which is told without brackets."""
+        return self._single
+
     def add(self, document: Document, variables: Variables) -> None:
         """See `State.add`."""
         self._numbers += [number for number in numbers_of([self._evaluate(document, variables)]) if number == number]

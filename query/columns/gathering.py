@@ -3,16 +3,20 @@
 Each answers its results slot by slot, and can hand over what it holds to a state of the row engine.
 """
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 from bson import DatetimeMS, Int64
+from numpy.typing import NDArray
 
 from ...common.numbers import INT64_MAX, INT64_MIN
 from ...common.values import MISSING, BsonType
-from ...kernels import GroupExtremes, GroupSums, within_sums
+from ...kernels import GroupExtremes, GroupSpreads, GroupSums, within_sums
 from ..expression.base import Expression
+from ..expression.ranking import percentile_of
 from .batch import ABSENT, MIXED, Column, ColumnBatch
 from .computed import Unfit, computed
 from .keys import Runs
@@ -51,6 +55,11 @@ class Gathering(ABC):
     def fits(self, batch: ColumnBatch) -> bool:
         """Whether the types of the batch allow it."""
         return True
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory it takes beyond a fixed amount for each group."""
+        return 0
 
     @abstractmethod
     def add(self, batch: ColumnBatch, runs: Runs, groups: int) -> None:
@@ -208,3 +217,100 @@ class Ends(Gathering):
         """See `Gathering.kept`."""
         value = self.results(slot, slot + 1)[0]
         return value if self._last else [False, value]
+
+
+class Spreads(Gathering):
+    """`$stdDevPop` and `$stdDevSamp`."""
+
+    def __init__(self, source: Source, sample: bool) -> None:
+        self._source = source
+        self._sample = sample
+        self._spreads = GroupSpreads()
+
+    def fits(self, batch: ColumnBatch) -> bool:
+        """See `Gathering.fits`."""
+        return _fitting(self._source, batch) is not None
+
+    def add(self, batch: ColumnBatch, runs: Runs, groups: int) -> None:
+        """See `Gathering.add`."""
+        column = _column(self._source, batch)
+        if column.kind in _NUMBERS:
+            values = column.values.astype(np.float64)
+            self._spreads.add(groups, values, column.present, runs.starts, runs.stops, runs.slots)
+
+    def results(self, start: int, stop: int) -> list[Any]:
+        """See `Gathering.results`."""
+        made = []
+        for count, _, squares in self._spreads.results(start, stop):
+            below = count - 1 if self._sample else count
+            made.append(math.sqrt(squares / below) if below > 0 else None)
+        return made
+
+    def kept(self, slot: int) -> Any:
+        """See `Gathering.kept`."""
+        return list(self._spreads.results(slot, slot + 1)[0])
+
+
+class Ranks(Gathering):
+    """`$median` and `$percentile`, from all the numbers."""
+
+    def __init__(self, source: Source, shares: Sequence[float], single: bool) -> None:
+        self._source = source
+        self._shares = list(shares)
+        self._single = single
+        self._values: list[NDArray[np.float64]] = []
+        self._slots: list[NDArray[np.int64]] = []
+        self._held = 0
+        self._sorted = False
+
+    @property
+    def held_bytes(self) -> int:
+        """See `Gathering.held_bytes`."""
+        return self._held
+
+    def fits(self, batch: ColumnBatch) -> bool:
+        """See `Gathering.fits`."""
+        return _fitting(self._source, batch) is not None
+
+    def add(self, batch: ColumnBatch, runs: Runs, groups: int) -> None:
+        """See `Gathering.add`."""
+        column = _column(self._source, batch)
+        if column.kind not in _NUMBERS:
+            return
+        values = column.values.astype(np.float64)
+        slots = np.repeat(runs.slots, runs.stops - runs.starts)
+        here = values == values
+        if column.present is not None:
+            here &= column.present
+        if not here.all():
+            values, slots = values[here], slots[here]
+        self._values.append(values)
+        self._slots.append(slots)
+        self._sorted = False
+        self._held += values.nbytes + slots.nbytes
+
+    def results(self, start: int, stop: int) -> list[Any]:
+        """See `Gathering.results`."""
+        made: list[Any] = []
+        for slot in range(start, stop):
+            numbers = self._numbers(slot)
+            found = [percentile_of(numbers, share) for share in self._shares]
+            made.append(found[0] if self._single else found)
+        return made
+
+    def kept(self, slot: int) -> Any:
+        """See `Gathering.kept`."""
+        return self._numbers(slot)
+
+    def _numbers(self, slot: int) -> list[float]:
+        """The numbers of a slot, sorted."""
+        if len(self._values) > 1:
+            self._values, self._slots = [np.concatenate(self._values)], [np.concatenate(self._slots)]
+        if not self._values:
+            return []
+        if not self._sorted:
+            order = np.lexsort((self._values[0], self._slots[0]))
+            self._values, self._slots = [self._values[0][order]], [self._slots[0][order]]
+            self._sorted = True
+        low, high = np.searchsorted(self._slots[0], [slot, slot + 1])
+        return list(self._values[0][low:high].tolist())

@@ -3,17 +3,18 @@
 Results are those of the row engine, to the last bit.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from ...common.ordering import order_key
 from ...common.values import Document
 from ..accumulators.base import Accumulator, State
+from ..accumulators.statistics import Percentiles
 from ..expression.base import Constant, Expression, FieldPath
 from .batch import ABSENT, ColumnBatch
 from .computed import can_compute
-from .gathering import Ends, Extremes, Gathering, Source, Sums
+from .gathering import Ends, Extremes, Gathering, Ranks, Source, Spreads, Sums
 from .keys import CODED, GroupKeys, KeyPart, key_parts
 
 _UNSTEADY: Final = ("$rand", "$meta", "$function", "$getField", "$toHashedIndexKey")
@@ -30,15 +31,12 @@ class Table(Protocol):
 
 @dataclass(slots=True)
 class ColumnGroup:
-    """A `$group` that columns can do: its key in parts, and for each accumulator its name and what it reads.
-
-    What is read is a column, what is computed of columns, or the whole number that is added for every row.
-    """
+    """A `$group` that columns can do: its key in parts, and what makes the states of each accumulator."""
 
     parts: list[KeyPart]
     collation: Any
     time_field: str
-    inputs: list[tuple[str, Source | int]]
+    inputs: list[Callable[[], Gathering]]
 
     def begin(self, memory_bytes_max: int) -> "ColumnGrouping":
         """A run of it."""
@@ -50,7 +48,8 @@ class ColumnGrouping:
 
     def __init__(self, group: ColumnGroup, memory_bytes_max: int) -> None:
         self._group = group
-        self._groups_max = max(memory_bytes_max // (_GROUP_BYTES + _STATE_BYTES * len(group.inputs)), 1)
+        self._memory_bytes_max = memory_bytes_max
+        self._group_bytes = _GROUP_BYTES + _STATE_BYTES * len(group.inputs)
         self._columns = [name for part in group.parts for name in part.columns]
         self._keys = GroupKeys(group.parts, group.collation, group.time_field)
         self._gatherings = self._begin()
@@ -67,7 +66,8 @@ class ColumnGrouping:
     @property
     def full(self) -> bool:
         """Whether the groups take as much memory as they may."""
-        return len(self) > self._groups_max
+        held = sum(gathering.held_bytes for gathering in self._gatherings)
+        return len(self) * self._group_bytes + held > self._memory_bytes_max
 
     def gather(self, batch: ColumnBatch, variables: Mapping[str, Any]) -> bool:
         """Add the rows of a batch to the groups; False, and nothing done, where the types of its columns forbid it."""
@@ -101,15 +101,7 @@ class ColumnGrouping:
         self._gatherings = self._begin()
 
     def _begin(self) -> list[Gathering]:
-        return [_gathering(name, source) for name, source in self._group.inputs]
-
-
-def _gathering(name: str, source: Source | int) -> Gathering:
-    if isinstance(source, int) or name in ("$sum", "$avg"):
-        return Sums(source, name == "$avg")
-    if name in ("$min", "$max"):
-        return Extremes(source, name == "$max")
-    return Ends(source, name == "$last")
+        return [make() for make in self._group.inputs]
 
 
 def column_group(
@@ -126,22 +118,38 @@ def column_group(
     parts = key_parts(key, time_field, shared_field)
     if parts is None:
         return None
-    inputs: list[tuple[str, Source | int]] = []
+    inputs: list[Callable[[], Gathering]] = []
     for accumulator in accumulators:
-        source = _input(accumulator, shared_field)
-        if source is None:
+        make = _gathering(accumulator, shared_field)
+        if make is None:
             return None
-        inputs.append((accumulator.name, source))
+        inputs.append(make)
     return ColumnGroup(parts, collation, time_field, inputs)
 
 
-def _input(accumulator: Accumulator, shared_field: str | None) -> Source | int | None:
-    expression = accumulator.expression
+def _gathering(accumulator: Accumulator, shared_field: str | None) -> Callable[[], Gathering] | None:
+    """What makes the states of an accumulator over columns; None where it reads something else, or is not known here."""
+    expression, name = accumulator.expression, accumulator.name
     if isinstance(expression, Constant):
-        whole = type(expression.value) is int and abs(expression.value) < 2**31
-        return expression.value if whole and accumulator.name == "$sum" else None
-    if accumulator.name not in ("$sum", "$avg", "$min", "$max", "$first", "$last"):
-        return None
+        value = expression.value
+        if type(value) is not int or abs(value) >= 2**31 or name != "$sum":
+            return None
+        return lambda: Sums(int(value), average=False)
     if not can_compute(expression, shared_field):
         return None
-    return str(expression.path[0]) if isinstance(expression, FieldPath) else expression
+    source: Source = str(expression.path[0]) if isinstance(expression, FieldPath) else expression
+    match name:
+        case "$sum" | "$avg":
+            return lambda: Sums(source, average=name == "$avg")
+        case "$min" | "$max":
+            return lambda: Extremes(source, greatest=name == "$max")
+        case "$first" | "$last":
+            return lambda: Ends(source, last=name == "$last")
+        case "$stdDevPop" | "$stdDevSamp":
+            return lambda: Spreads(source, sample=name == "$stdDevSamp")
+        case "$median" | "$percentile":
+            state = accumulator.begin({})
+            if isinstance(state, Percentiles):
+                shares, single = state.shares, state.single
+                return lambda: Ranks(source, shares, single)
+    return None

@@ -21,7 +21,7 @@ from .grains import EVEN_OFFSETS_MS, SECOND, time_grain
 
 Numbers = NDArray[np.int64]
 
-CODED: Final = (BsonType.INT32, BsonType.INT64, BsonType.DATE, BsonType.STRING, BsonType.BOOL)
+CODED: Final = (BsonType.DOUBLE, BsonType.INT32, BsonType.INT64, BsonType.DATE, BsonType.STRING, BsonType.BOOL)
 """Types of columns by whose values rows are told apart."""
 _TABLE_MAX: Final = 1 << 22
 _SAFE: Final = 2**62
@@ -155,7 +155,9 @@ class GroupKeys:
         for name in part.columns:
             column = batch.column(name)
             if column.kind != ABSENT:
-                found = distinct(column.values.astype(np.int64))[2]
+                values = column.values
+                bits = values.view(np.int64) if column.kind == BsonType.DOUBLE else values.astype(np.int64)
+                found = distinct(bits)[2]
                 codes.append(found if column.present is None else np.where(column.present, found + 1, 0))
         if not codes:
             rows = len(batch.shared.values) if segmented else len(batch)

@@ -399,10 +399,15 @@ def plan_distinct(context: Context, request: Request, asked: DistinctRequest) ->
     services = context.services
     source: Source = resolve(services.catalog, asked.namespace)
     if not source.is_plain:
+        stages: list[Document] = [{"$match": asked.query}]
+        first = asked.key.partition(".")[0]
+        if source.is_timeseries and first and not first.startswith("$"):
+            # Each value of the field once, which columns tell; what is missing stays so.
+            stages += [{"$group": {"_id": {"v": f"${first}"}}}, {"$replaceWith": {first: "$_id.v"}}]
         return plan_pipeline(
             services,
             asked.namespace,
-            [{"$match": asked.query}],
+            stages,
             operation=request.operation,
             collation=asked.collation,
             hint=asked.hint,

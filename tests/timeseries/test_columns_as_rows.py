@@ -66,6 +66,8 @@ KEYS = st.sampled_from(
         "$s",
         "$b",
         "$w",
+        "$d",
+        {"v": "$d"},
         trunc("hour"),
         trunc("minute", binSize=20),
         trunc("day", timezone="Asia/Kathmandu"),
@@ -102,13 +104,16 @@ ACCUMULATORS = st.dictionaries(
     st.one_of(
         st.just({"$sum": 1}),
         st.just({"$count": {}}),
+        st.just({"$median": {"input": "$i", "method": "approximate"}}),
+        st.just({"$percentile": {"input": "$d", "p": [0.1, 0.9, 1.0], "method": "approximate"}}),
         st.tuples(
-            st.sampled_from(["$sum", "$avg", "$min", "$max", "$first", "$last"]),
+            st.sampled_from(["$sum", "$avg", "$min", "$max", "$first", "$last", "$stdDevPop", "$stdDevSamp"]),
             st.sampled_from(["d", "i", "l", "s", "w", "t"]),
         ).map(lambda pair: {pair[0]: f"${pair[1]}"}),
-        st.tuples(st.sampled_from(["$sum", "$avg", "$min", "$max", "$first", "$last"]), EXPRESSIONS).map(
-            lambda pair: dict([pair])
-        ),
+        st.tuples(
+            st.sampled_from(["$sum", "$avg", "$min", "$max", "$first", "$last", "$stdDevPop", "$stdDevSamp"]),
+            EXPRESSIONS,
+        ).map(lambda pair: dict([pair])),
     ),
     min_size=1,
 )
@@ -200,6 +205,30 @@ async def test_the_first_few_groups_by_time(
         assert [encode(row) for row in lab.aggregate(*pipeline)] == [encode(row) for row in expected]
 
 
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    typed(),
+    st.dictionaries(st.sampled_from(["x", "y", "i", "d"]), st.one_of(EXPRESSIONS, st.just("$l")), min_size=1),
+    st.sampled_from([None, "$m", "$x", {"h": trunc("hour"), "y": "$y"}]),
+    st.dictionaries(
+        st.sampled_from(["p", "q"]),
+        st.tuples(st.sampled_from(["$sum", "$avg", "$max", "$first"]), st.sampled_from(["$x", "$y", "$i", "$d"])).map(
+            lambda pair: dict([pair])
+        ),
+        min_size=1,
+    ),
+)
+async def test_groups_of_what_was_computed_before(
+    rows: list[Document], computed: Document, key: Any, accumulators: Document
+) -> None:
+    lab = await stored(rows)
+    pipeline: list[Document] = [{"$addFields": computed}, {"$group": {"_id": key, **accumulators}}]
+    expected = answer(lambda: by_group(in_a_list(bucket_order(lab), pipeline)))
+    if expected is not ERROR:
+        # What nobody reads is not computed, and cannot fail.
+        assert by_group(lab.aggregate(*pipeline)) == expected
+
+
 ORDERS = st.lists(
     st.tuples(st.sampled_from(["d", "i", "l", "s", "b", "w", "t"]), st.sampled_from([1, -1])),
     min_size=1,
@@ -223,6 +252,22 @@ async def test_the_first_few_in_an_order(
         assert [row["t"] for row in found] == [row["t"] for row in expected]
     elif found is not ERROR or expected is not ERROR:
         assert [encode(row) for row in found] == [encode(row) for row in expected]
+
+
+async def test_what_is_computed_before_a_group_is_computed_on_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = await stored(
+        [{"_id": number, "t": DatetimeMS(START + number), "m": "a", "i": number} for number in range(50)]
+    )
+
+    def refuse(batch: ColumnBatch) -> Any:
+        raise AssertionError("rows were built")
+
+    monkeypatch.setattr(ColumnBatch, "raws", refuse)
+    twice = {"$addFields": {"x": {"$multiply": ["$i", 2]}}}
+    assert lab.aggregate(twice, {"$group": {"_id": None, "n": {"$max": "$x"}}}) == [{"_id": None, "n": 98}]
+    odd = {"$cond": [{"$gt": ["$i", 24]}, 1, 0]}
+    assert lab.aggregate({"$group": {"_id": "$m", "n": {"$sum": odd}}}) == [{"_id": "a", "n": 25}]
+    assert lab.aggregate({"$match": {"$expr": {"$lt": ["$i", 5]}}}, {"$count": "n"}) == [{"n": 5}]
 
 
 async def test_the_first_few_are_all_that_rows_are_built_of(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -379,3 +379,26 @@ def test_near_points(series: Any) -> None:
     rows = list(series.aggregate([{"$geoNear": {**near, "maxDistance": 1000}}]))
     assert len(rows) == 72
     assert {row["m"]["s"] for row in rows} == {3}
+
+
+@pytest.mark.parametrize("key", ["m", "m.s", "x", "t", "y", "y.a", "list", "list.v", "mixed", "gone"])
+@pytest.mark.parametrize("query", [{}, {"x": {"$gte": 5}}, {"m.s": 1}])
+def test_distinct_values_are_those_of_a_plain_collection(
+    database: Database[Document], key: str, query: Document
+) -> None:
+    rows = [
+        {
+            "_id": number,
+            "t": START + timedelta(minutes=number % 9),
+            "m": {"s": number % 3, "name": "a"},
+            "x": [1, 1.0, 2.5, number][number % 4],
+            "y": {"a": number % 2},
+            "list": [number % 3, [number % 2], {"v": number % 4}],
+            **({"mixed": [None, 1, "a", [None]][number % 4]} if number % 5 else {}),
+        }
+        for number in range(40)
+    ]
+    database.create_collection("series", timeseries={"timeField": "t", "metaField": "m"})
+    for name in ("series", "plain"):
+        database[name].insert_many(rows)
+    assert database.series.distinct(key, query) == database.plain.distinct(key, query)
