@@ -815,6 +815,13 @@ def validate_document(document: bytes, depth_max: int = 200) -> None:
         ValueError: what is wrong.
     """
 
+def narrow_documents(documents: Sequence[bytes], names: Sequence[str]) -> list[bytes]:
+    """Raw documents with those of their top-level fields that have one of these names, in their order.
+
+    Raises:
+        ValueError: the bytes are no BSON.
+    """
+
 def split_documents(buffer: bytes) -> list[bytes]:
     """The raw documents that lie back to back in a buffer; only their lengths are looked at.
 

@@ -28,6 +28,7 @@ mod index_keys;
 mod key_values;
 mod keystring;
 mod lot;
+mod narrow;
 mod object_id;
 mod partition;
 mod raw_filter;
@@ -43,6 +44,7 @@ mod writer;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(checksum::crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(shape::document_shape, module)?)?;
+    module.add_function(wrap_pyfunction!(narrow::narrow_documents, module)?)?;
     module.add_class::<collation::Collator>()?;
     module.add_class::<raw_filter::RawFilter>()?;
     documents_edge::add(module)?;

@@ -80,7 +80,7 @@ class _Parser(MatchContext):
     def filter(self, document: Document, *, nested: bool = True) -> MatchNode:
         """See `MatchContext.filter`."""
         self._depth += 1
-        if self._depth > _DEPTH_MAX:
+        if self._depth - 1 > _DEPTH_MAX:
             raise BadValue(f"exceeded maximum query tree depth of {_DEPTH_MAX}")
         children: list[MatchNode] = []
         for name, value in document.items():
@@ -113,7 +113,7 @@ class _Parser(MatchContext):
             return [parse_geo(path, document, self)]
         children: list[MatchNode] = []
         self._depth += 1
-        if self._depth > _DEPTH_MAX:
+        if self._depth - 1 > _DEPTH_MAX:
             raise BadValue(f"exceeded maximum query tree depth of {_DEPTH_MAX}")
         for name, operand in document.items():
             if name == "$comment":

@@ -14,7 +14,7 @@ from ..accumulators.base import Accumulator
 from ..accumulators.parse import parse_accumulator
 from ..columns.batch import ColumnBatch
 from ..columns.group import ColumnGroup, ColumnGrouping, column_group
-from ..expression.base import Constant, Expression
+from ..expression.base import Constant, Expression, FieldPath
 from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
 from .base import Fields, PipelineContext, Stage, StageNode, StageParser, joined
@@ -61,6 +61,19 @@ class Group(Stage):
                 **{name: accumulator.serialize() for name, accumulator in self.accumulators.items()},
             }
         }
+
+    def chooses(self) -> tuple[str, bool] | None:
+        """The path that it groups by, where it looks at the first rows of groups alone, or (true) at the last alone."""
+        names = {accumulator.name for accumulator in self.accumulators.values()}
+        key = self.key
+        if not isinstance(key, FieldPath) or key.variable not in ("CURRENT", "ROOT") or not key.path:
+            return None
+        return (".".join(key.path), names == {"$last"}) if names in (set(), {"$first"}, {"$last"}) else None
+
+    def as_document(self) -> Document:
+        """The document of a group made of one row."""
+        fields = {name: accumulator.expression.serialize() for name, accumulator in self.accumulators.items()}
+        return {"_id": self.key.serialize(), **fields}
 
     def explained(self) -> list[Document]:
         """See `Stage.explained`."""
@@ -196,10 +209,12 @@ class GroupNode(StageNode):
 
     def _gather(self, stage: Group, table: GroupTable, batch: Batch, variables: dict[str, Any]) -> None:
         key_of, collation = stage.key.evaluate, stage.collation
+        # What reads nothing is given nothing.
+        documents = batch.documents() if stage.needs(None) != frozenset() else [{} for _ in range(len(batch))]
         table.make_room(len(batch))
         groups = table.groups
         try:
-            for document in batch.documents():
+            for document in documents:
                 value = key_of(document, variables)
                 kind = type(value)
                 if kind is int:

@@ -53,8 +53,13 @@ def is_covered(index: IndexSpec, bounds: IndexBounds, wanted: Wanted, *, sorts: 
     paths = read_paths(wanted, sorts=sorts)
     if paths is None or not tells(index) or not paths <= set(index.paths) or wanted.return_key:
         return False
-    _, on_keys, later = _divided(index, bounds, wanted)
-    return not later and lie_apart(paths | _fields(on_keys))
+    said, on_keys, later = _divided(index, bounds, wanted)
+    return not later and lie_apart(paths | _fields([*said, *on_keys]))
+
+
+def has_nothing_left(index: IndexSpec, bounds: IndexBounds, wanted: Wanted) -> bool:
+    """Whether the ranges say the whole filter."""
+    return not any(_divided(index, bounds, wanted))
 
 
 def index_source(

@@ -27,6 +27,7 @@ from ..match.text import TextMatch
 from .access import index_source
 from .bounds import BoundsMaker, same_value
 from .candidates import alternatives, candidate_of, candidates, chosen, possible, scan_of, sort_by, usable
+from .distinct import distinct_source
 from .geo_bounds import can_be_near
 from .implication import implies
 from .index_scans import IndexScan
@@ -35,7 +36,7 @@ from .nodes import PlanNode
 from .plan_cache import PlanCache
 from .recheck import needs_index
 from .scans import CollectionScan, Eof, Fetch, IdHack
-from .shaping import Limit, Project, ReturnKey, ShowRecordId, Skip, Sort, Subplan
+from .shaping import Limit, Narrow, Project, ReturnKey, ShowRecordId, Skip, Sort, Subplan
 from .special_bounds import usable_without_bounds
 from .text import text_index, text_plan
 from .union import Union
@@ -55,6 +56,8 @@ class Planned:
     """Of which collection the shape of the query was planned."""
     index: str | None = None
     """Name of the index that was chosen among those that could be read."""
+    is_distinct: bool = False
+    """Whether it gives few rows for each value of `Wanted.distinct`."""
 
 
 def plan_find(
@@ -91,6 +94,8 @@ def plan_find(
             rest = _without_id(wanted.matcher)
             return Planned(_shaped(IdHack(collection, identity.value, rest), wanted, sorted_already=True), [])
         indexes = _allowed(collection, wanted)
+        if (values := distinct_source(collection, wanted, indexes)) is not None:
+            return Planned(_shaped(values, wanted, sorted_already=True), [], is_distinct=True)
         plans = chosen(collection, wanted, snapshot, possible(collection, wanted, indexes), cache)
         if plans:
             roots = [_shaped(scan_of(collection, one, wanted), wanted, sorted_already=one.sorts) for one in plans]
@@ -99,6 +104,8 @@ def plan_find(
         if either is not None:
             return Planned(_whole(_shaped(either.source, wanted, sorted_already=either.sorts), wanted), [])
     elif hinted is not None:
+        if (values := distinct_source(collection, wanted, [hinted])) is not None:
+            return Planned(_shaped(values, wanted, sorted_already=True), [], is_distinct=True)
         return Planned(_by_hint(collection, hinted, wanted, snapshot), [])
     return Planned(_whole(_collection_scan(collection, wanted), wanted), [])
 
@@ -388,6 +395,11 @@ def _shaped(source: PlanNode, wanted: Wanted, *, sorted_already: bool) -> PlanNo
         node = ReturnKey(node, _key_paths(source))
     if wanted.show_record_id:
         node = ShowRecordId(node)
+    if wanted.projection is None and wanted.reads:
+        if isinstance(source, IndexScan) and source.covers:
+            node = Narrow(node, wanted.reads, covered=True)
+        elif wanted.later:
+            node = Narrow(node, wanted.reads)
     if wanted.projection is not None and not wanted.projection.is_identity:
         paths = _key_paths(source) if isinstance(source, Fetch) else ()
         told = source.told if isinstance(source, IndexScan) and source.covers else None

@@ -10,6 +10,7 @@ from ...catalog.collections import Collection
 from ...catalog.documents import read_stats
 from ...common.paths import get_path, split_path
 from ...common.values import MISSING, Document
+from ...kernels import narrow_documents
 from ..match.base import MatchNode
 from ..projection import Projection
 from ..sort import Sorter, SortPattern
@@ -217,6 +218,37 @@ class Project(PlanNode):
     def describe(self) -> Document:
         """See `PlanNode.describe`."""
         return {"transformBy": self.projection.serialize()}
+
+
+class Narrow(PlanNode):
+    """Rows without the fields of the top level that nobody reads behind it; a row that is decoded stays as it is."""
+
+    def __init__(self, source: PlanNode, paths: frozenset[str], *, covered: bool = False) -> None:
+        """`covered`: rows are told by an index, and have no other fields."""
+        super().__init__(source)
+        self._paths = sorted(paths)
+        self._names = sorted({path.partition(".")[0] for path in paths})
+        self._covered = covered
+        self.stage = "PROJECTION_DEFAULT"
+        if not any("." in path for path in paths):
+            self.stage = "PROJECTION_COVERED" if covered else "PROJECTION_SIMPLE"
+
+    def batches(self, run: Run) -> Iterator[Batch | None]:
+        """See `PlanNode.batches`."""
+        for batch in self.inputs[0].batches(run):
+            self.stats.advanced += 0 if batch is None else len(batch)
+            if self._covered or not isinstance(batch, RowBatch) or batch.decoded:
+                yield batch
+                continue
+            yield RowBatch(
+                raws=narrow_documents(batch.raws(), self._names), metadata=batch.metadata, record_keys=batch.record_keys
+            )
+        self.stats.eof = True
+
+    def describe(self) -> Document:
+        """See `PlanNode.describe`."""
+        shown: Document = dict.fromkeys(self._paths, True)
+        return {"transformBy": shown if "_id" in shown else {**shown, "_id": False}}
 
 
 class ShowRecordId(PlanNode):

@@ -11,6 +11,21 @@ from ..projection import Projection
 from ..sort import SortPattern
 
 
+@dataclass(frozen=True, slots=True)
+class DistinctBy:
+    """One row for each value of a path will do.
+
+    Attributes:
+        path: the path.
+        last: the last row of each value counts, in place of the first.
+        missing_counts: documents without the path count too.
+    """
+
+    path: str
+    last: bool = False
+    missing_counts: bool = True
+
+
 @dataclass(slots=True, kw_only=True)
 class Wanted:
     """What a plan is asked for, parsed."""
@@ -26,6 +41,8 @@ class Wanted:
     """The projection as it was asked for; part of the shape of a query."""
     reads: frozenset[str] | None = None
     """Without a projection: the paths of documents that matter; None where all do."""
+    distinct: DistinctBy | None = None
+    """Whether few rows for each value of a path will do."""
     later: tuple[str, ...] = ()
     """Names of the stages of the pipeline behind this; part of the shape of a query."""
     at_most: int = 0

@@ -20,6 +20,7 @@ from ...query.plan.nodes import PlanNode
 from ...query.plan.planner import Planned, Wanted
 from ...query.plan.scans import Fetch
 from ...query.plan.shaping import CountRecords, CountRows
+from ...query.plan.wanted import DistinctBy
 from ..context import Context, Request, Services
 from .arguments import REQUIRED, Fields, whole_number
 from .base import Command
@@ -415,7 +416,14 @@ def plan_distinct(context: Context, request: Request, asked: DistinctRequest) ->
     collation = collation_for(asked.collation, source)
     variables = let_variables(services, None)
     matcher = parse_query(asked.query, collation, variables)
-    wanted = Wanted(matcher=matcher, collation=collation, hint=asked.hint, reads=frozenset((asked.key,)))
+    wanted = Wanted(
+        matcher=matcher,
+        collation=collation,
+        hint=asked.hint,
+        reads=frozenset((asked.key,)),
+        # Strings that are equal under a collation are one value, and which of them is told is that of the first document.
+        distinct=DistinctBy(asked.key, missing_counts=False) if collation is None else None,
+    )
     planned = plan_collection(services, source, wanted)
     return Read(
         root=planned.root,

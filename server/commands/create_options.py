@@ -16,7 +16,6 @@ from ...common.errors import (
     InvalidIndexSpecificationOption,
     InvalidOptions,
     Location,
-    NotImplemented,
     TypeMismatch,
 )
 from ...common.ordering import equal
@@ -97,11 +96,11 @@ def read_create_options(request: Request, now_ms: int) -> CreateOptions:
             raise Location(6367301, "Encrypted fields cannot be used with a capped collection")
         if view_on is not None or fields.has("timeseries"):
             raise Location(6346401, "Encrypted fields cannot be used with views or timeseries collections")
-        raise NotImplemented("encryptedFields are not supported")
+        raise Location(6346402, "Encrypted collections are not supported on standalone")
     if fields.take_bool("temp"):
         options["temp"] = True
     id_index = fields.take_document("idIndex", default=None)
-    _conflicts(fields, namespace, view_on, pipeline, images is not None)
+    _conflicts(fields, namespace, view_on, pipeline, "changeStreamPreAndPostImages" in options)
     _expiry(fields, options, now_ms)
     if fields.has("timeseries"):
         made.timeseries = TimeseriesOptions.parse(fields.take_any("timeseries"), str(namespace))
@@ -232,7 +231,9 @@ def _conflicts(
             raise InvalidOptions(f"{namespace}: 'timeseries' is not allowed with '{name}'")
     if view_on is not None:
         for name in present:
-            if name in ("idIndex", "autoIndexId", "expireAfterSeconds", "changeStreamPreAndPostImages"):
+            if name in ("idIndex", "autoIndexId", "expireAfterSeconds") or (
+                name == "changeStreamPreAndPostImages" and images
+            ):
                 raise InvalidOptions(f"'{name}' is not supported on a view")
     if fields.has("idIndex") and fields.has("clusteredIndex"):
         raise InvalidOptions("idIndex is not allowed with clusteredIndex")

@@ -5,16 +5,20 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ...catalog.namespaces import Namespace
+from ...common.collation import Collation
 from ...common.errors import Location, OptionNotSupportedOnView
 from ...common.values import Document
 from ...query.match.base import AlwaysTrue, MatchNode
 from ...query.match.logical import And
 from ...query.pipeline.base import PipelineContext, Stage
 from ...query.pipeline.geo_near import GeoNear
+from ...query.pipeline.group import Group
+from ...query.pipeline.order import Sort
 from ...query.pipeline.parse import Pipeline, parse_pipeline, register
 from ...query.plan.nodes import PlanNode
 from ...query.plan.planner import Planned, Wanted
 from ...query.plan.scans import Eof
+from ...query.plan.wanted import DistinctBy
 from ..context import Services
 from ..exact_expiry import living_measurements
 from ..operations import Operation
@@ -138,6 +142,10 @@ class PipelinePlanner:
             node, rest = self._documents(source, pipeline, context, read, self._hint)
         made = rest.nodes(node)
         read.stages += [(shown, stage_node) for stage, stage_node in made for shown in stage.explained()]
+        if read.leaf is not None and read.leaf.is_distinct:
+            group, node_of_group = made[0]
+            assert isinstance(group, Group)
+            read.stages[0] = ({"$groupByDistinctScan": {"newRoot": group.as_document()}}, node_of_group)
         read.root = made[-1][1] if made else node
         return read
 
@@ -183,7 +191,10 @@ class PipelinePlanner:
             limit=leading.limit or 0,
             collation=read.collation,
             hint=hint,
-            reads=rest.required_fields() if near is None else None,
+            reads=rest.required_fields()
+            if near is None and not (collection is not None and collection.is_buckets)
+            else None,
+            distinct=_distinct_by(rest, leading.sort, read.collation),
             later=tuple(stage.name for stage in rest.stages),
         )
         planned = plan_collection(self._services, source, wanted)
@@ -205,6 +216,17 @@ class PipelinePlanner:
         on_buckets = bucket_pipeline(view, buckets, pipeline)
         hint = bucket_hint(view, self._hint)
         return self._documents(Source(buckets.namespace, buckets), on_buckets, context, read, hint)
+
+
+def _distinct_by(rest: Pipeline, sort: Sort | None, collation: Collation | None) -> DistinctBy | None:
+    """What a group by one path that reads one row of each group asks of the planner."""
+    group = rest.stages[0] if rest.stages else None
+    if not isinstance(group, Group) or collation is not None:
+        return None
+    chosen = group.chooses()
+    if chosen is None or (chosen[1] and sort is None):
+        return None
+    return DistinctBy(chosen[0], last=chosen[1])
 
 
 def _filter_of(node: PlanNode) -> MatchNode:

@@ -20,8 +20,8 @@ STRINGS: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("row", "code"),
     [
-        ({"path": "a", "keyId": KEY, "bsonType": "string"}, 238),
-        ({"path": "a", "keyId": KEY, "bsonType": "string", "queries": [STRINGS]}, 238),
+        ({"path": "a", "keyId": KEY, "bsonType": "string"}, 6346402),
+        ({"path": "a", "keyId": KEY, "bsonType": "string", "queries": [STRINGS]}, 6346402),
         ({"path": "", "keyId": KEY}, 6316402),
         ({"path": "_id.x", "keyId": KEY}, 6316403),
         ({"path": "a", "keyId": Binary(b"short", 4)}, 207),
@@ -40,6 +40,13 @@ def test_encrypted_fields(database: Database[dict[str, Any]], row: dict[str, Any
     with pytest.raises(OperationFailure) as caught:
         database.command("create", "c", encryptedFields={"fields": [row]})
     assert caught.value.code == code
+
+
+def test_what_is_right_needs_a_replica_set(database: Database[dict[str, Any]]) -> None:
+    with pytest.raises(OperationFailure) as caught:
+        database.command("create", "c", encryptedFields={"fields": [{"path": "a", "keyId": KEY}]})
+    assert caught.value.code == 6346402
+    assert "c" not in database.list_collection_names()
 
 
 def test_paths_are_different(database: Database[dict[str, Any]]) -> None:

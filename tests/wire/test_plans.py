@@ -209,3 +209,87 @@ def test_pipelines_read_what_they_need(things: Collection[Document]) -> None:
     stages_of = explained(things, command)["stages"][0]["$cursor"]["executionStats"]
     assert (stages_of["totalKeysExamined"], stages_of["totalDocsExamined"]) == (40, 0)
     assert sorted(row["n"] for row in things.aggregate(pipeline)) == [6, 6]
+
+
+def cursor_of(reply: Document) -> Document:
+    found: Document = reply["stages"][0]["$cursor"]
+    return found
+
+
+def test_distinct_values_by_one_entry_each(things: Collection[Document]) -> None:
+    things.create_index([("a", 1), ("b", -1), ("c", 1)])
+    command: Document = {"distinct": "things", "key": "a"}
+    name, returned, keys, documents = plan_and_counts(explained(things, command))
+    assert (name, returned, keys, documents) == ("PROJECTION_COVERED DISTINCT_SCAN", 10, 10, 0)
+    assert things.distinct("a") == list(range(10))
+    command |= {"key": "b", "query": {"a": {"$in": [1, 4]}}}
+    name, _, keys, documents = plan_and_counts(explained(things, command))
+    assert (name, keys, documents) == ("PROJECTION_COVERED DISTINCT_SCAN", 14, 0)
+    assert things.distinct("b", {"a": {"$in": [1, 4]}}) == list(range(7))
+    # What the bounds do not say is tested, on every entry.
+    command["query"] = {"a": 1, "c": {"$mod": [2, 1]}}
+    assert plan_and_counts(explained(things, command))[0] == "PROJECTION_COVERED IXSCAN"
+    assert things.distinct("b", command["query"]) == list(range(7))
+    things.insert_one({"a": [3, 77]})
+    assert "DISTINCT_SCAN" not in stages(
+        explained(things, {"distinct": "things", "key": "a"})["queryPlanner"]["winningPlan"]
+    )
+    assert things.distinct("a") == [*range(10), 77]
+
+
+@pytest.mark.parametrize(("accumulator", "expected"), [("$first", 0), ("$last", 190)])
+def test_first_and_last_rows_of_groups_by_one_entry_each(
+    things: Collection[Document], accumulator: str, expected: int
+) -> None:
+    things.create_index([("a", 1), ("c", 1)])
+    pipeline: list[Document] = [
+        {"$sort": {"a": 1, "c": 1}},
+        {"$group": {"_id": "$a", "c": {accumulator: "$c"}, "b": {accumulator: "$b"}}},
+    ]
+    command: Document = {"aggregate": "things", "pipeline": pipeline, "cursor": {}}
+    reply = explained(things, command)
+    ran = cursor_of(reply)["executionStats"]
+    assert stages(ran["executionStages"]).endswith("FETCH DISTINCT_SCAN")
+    assert (ran["totalKeysExamined"], ran["totalDocsExamined"]) == (10, 10)
+    assert reply["stages"][1]["$groupByDistinctScan"] == {"newRoot": {"_id": "$a", "c": "$c", "b": "$b"}}
+    found = sorted(things.aggregate(pipeline), key=lambda row: row["_id"])
+    assert found == [{"_id": a, "c": expected + a, "b": (expected + a) % 7} for a in range(10)]
+    del pipeline[1]["$group"]["b"]
+    ran = cursor_of(explained(things, command))["executionStats"]
+    assert (stages(ran["executionStages"]), ran["totalDocsExamined"]) == ("PROJECTION_COVERED DISTINCT_SCAN", 0)
+
+
+def test_groups_without_accumulators_and_other_groups(things: Collection[Document]) -> None:
+    things.create_index([("a", 1), ("c", 1)])
+    things.insert_many([{"_id": 1}, {"_id": 2, "a": None}])
+    command: Document = {"aggregate": "things", "pipeline": [{"$group": {"_id": "$a"}}], "cursor": {}}
+    assert cursor_of(explained(things, command))["executionStats"]["totalKeysExamined"] == 11
+    found = [row["_id"] for row in things.aggregate(command["pipeline"])]
+    assert found == [None, *range(10)]
+    # A mixture, a sum, and an order that the index does not give, read everything.
+    for accumulators, sort in (
+        ({"x": {"$first": "$c"}, "y": {"$last": "$c"}}, {"a": 1, "c": 1}),
+        ({"x": {"$sum": 1}}, {"a": 1, "c": 1}),
+        ({"x": {"$first": "$c"}}, {"c": 1}),
+    ):
+        command["pipeline"] = [{"$sort": sort}, {"$group": {"_id": "$a", **accumulators}}]
+        assert "DISTINCT_SCAN" not in stages(
+            cursor_of(explained(things, command, "queryPlanner"))["queryPlanner"]["winningPlan"]
+        )
+    found = sorted(
+        (row["_id"] or 0, row["x"]) for row in things.aggregate(command["pipeline"]) if row["_id"] is not None
+    )
+    assert found == [(a, a) for a in range(10)]
+
+
+def test_pipelines_decode_what_they_need(things: Collection[Document]) -> None:
+    command: Document = {
+        "aggregate": "things",
+        "pipeline": [{"$group": {"_id": "$b", "n": {"$sum": "$c"}}}],
+        "cursor": {},
+    }
+    plan = cursor_of(explained(things, command, "queryPlanner"))["queryPlanner"]["winningPlan"]
+    assert (stages(plan), plan["transformBy"]) == ("PROJECTION_SIMPLE COLLSCAN", {"b": True, "c": True, "_id": False})
+    found = {row["_id"]: row["n"] for row in things.aggregate(command["pipeline"])}
+    assert found == {b: sum(c for c in range(200) if c % 7 == b) for b in range(7)}
+    assert [row["n"] for row in things.aggregate([{"$match": {"b": 3}}, {"$count": "n"}])] == [29]

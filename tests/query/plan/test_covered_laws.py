@@ -10,15 +10,18 @@ from hypothesis import strategies as st
 from bucketd.catalog.collections import Collection
 from bucketd.common.collation import Collation
 from bucketd.common.errors import MongoError
-from bucketd.common.values import Document, encode
+from bucketd.common.ordering import order_key
+from bucketd.common.paths import get_path
+from bucketd.common.values import MISSING, Document, encode
 from bucketd.query.execute import run_all
 from bucketd.query.match.parse import parse_filter
 from bucketd.query.plan.nodes import PlanNode
 from bucketd.query.plan.planner import Wanted, plan_find
+from bucketd.query.plan.wanted import DistinctBy
 from bucketd.query.projection import parse_projection
 from bucketd.query.sort import parse_sort
 from support.memory_engine import MemoryEngine
-from support.query_laws import filters, indexed_collection, scalars, sorts
+from support.query_laws import conditions, filters, indexed_collection, scalars, sorts
 
 values = st.one_of(
     scalars,
@@ -108,6 +111,45 @@ def test_an_index_tells_what_the_documents_say(
         assert len([row for row in limited if encode(normal(row)) in {encode(normal(one)) for one in expected}]) == len(
             limited
         )
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much], max_examples=300)
+@given(
+    st.one_of(rows, plain_rows), index_keys.map(dict), st.one_of(st.just({}), conditions()), paths, st.booleans(),
+    st.booleans(), st.sampled_from([None, 1, -1]),
+)  # fmt: skip
+def test_a_row_for_each_value_is_enough(
+    given_rows: list[Document],
+    key: Document,
+    filter: Document,
+    path: str,
+    last: bool,
+    missing_counts: bool,
+    direction: int | None,
+) -> None:
+    engine, collection = indexed_collection(given_rows, [(key, False, None)])
+    sort = None if direction is None else parse_sort({path: direction, "d": 1})
+
+    def groups(**more: Any) -> dict[Any, Any]:
+        found, _ = answers(engine, collection, Wanted(matcher=parse_filter(filter), sort=sort, **more))
+        values: dict[Any, Any] = {}
+        for row in found:
+            value = get_path(row, tuple(path.split(".")))
+            if value is MISSING and not missing_counts:
+                continue
+            group = order_key(None if value is MISSING else value)
+            if last or group not in values:
+                values[group] = order_key(row.get("d"))
+        return values
+
+    try:
+        expected = groups(natural=1)
+    except MongoError:
+        return
+    found = groups(distinct=DistinctBy(path, last=last, missing_counts=missing_counts))
+    assert set(found) == set(expected)
+    if sort is not None and not collection.indexes[-1].multikey:
+        assert found == expected
 
 
 DOCUMENTS: list[Document] = [{"a": n % 10, "b": n % 7, "c": f"{n:04}", "n": {"x": n}} for n in range(200)]
