@@ -101,7 +101,7 @@ class LmdbEngine(Engine):
         finally:
             with self._gate:
                 self._snapshots -= 1
-                if self._stopped:
+                if not self._snapshots:
                     self._gate.notify_all()
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:

@@ -1,6 +1,8 @@
 """The store on LMDB: groups, failures that take nothing with them, growth, and a folder that is taken."""
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -171,3 +173,23 @@ async def test_a_map_at_its_bound_takes_what_fits_and_goes_on(tmp_path: Path) ->
     engine = LmdbEngine(tmp_path, map_bytes=1 << 20)
     assert await engine.write(large) == 1
     engine.close()
+
+
+async def test_closing_waits_for_a_reader_on_another_thread(tmp_path: Path) -> None:
+    engine = LmdbEngine(tmp_path / "store")
+    await engine.write(put((b"a", b"1")))
+    begun, closing = threading.Event(), threading.Event()
+
+    def read() -> bytes | None:
+        with engine.snapshot() as snapshot:
+            begun.set()
+            assert closing.wait(30)
+            return snapshot.get("records", b"a")
+
+    with ThreadPoolExecutor(2) as pool:
+        reader = pool.submit(read)
+        assert begun.wait(30)
+        closed = pool.submit(engine.close)
+        closing.set()
+        assert reader.result(30) == b"1"
+        closed.result(30)
