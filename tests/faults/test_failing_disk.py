@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.test_kill import checked_offline
 from pymongo import MongoClient
 from pymongo.database import Database
 from pymongo.errors import OperationFailure, WriteError
 
+from faults.test_kill import checked_offline
 from support.faulty_disk import FaultyDisk
 from support.server_process import ServerProcess
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import bson
-from bson.codec_options import CodecOptions
+from bson.codec_options import CodecOptions, DatetimeConversion
 
 OP_REPLY = 1
 OP_QUERY = 2004
@@ -18,7 +18,9 @@ CHECKSUM_PRESENT = 1
 MORE_TO_COME = 2
 EXHAUST_ALLOWED = 1 << 16
 
-_CODEC: CodecOptions[dict[str, Any]] = CodecOptions(document_class=dict)
+_CODEC: CodecOptions[dict[str, Any]] = CodecOptions(
+    document_class=dict, datetime_conversion=DatetimeConversion.DATETIME_AUTO
+)
 _TIMEOUT_SECONDS = 20
 
 
