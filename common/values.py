@@ -21,6 +21,10 @@ from .errors import InvalidBSON
 
 Document = dict[str, Any]
 
+# `Code` is a string that cannot be looked up: whoever asks a table for a name that a client sent would fail. Equal ones
+# are equal strings, so the hash of the string is theirs; and a name is never equal to code.
+Code.__hash__ = str.__hash__  # type: ignore[assignment]
+
 CODEC: Final[CodecOptions[Document]] = CodecOptions(
     document_class=dict,
     tz_aware=False,

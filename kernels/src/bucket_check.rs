@@ -6,7 +6,7 @@ use crate::control::{Keep, Node};
 use crate::elements::{elements, find, fixed, kind, Element, Malformed};
 use crate::keystring::Collate;
 use crate::stored::Stored;
-use crate::unpack::{packed, row_number, Failure, ROWS_MAX};
+use crate::unpack::{check_size, packed, row_number, Failure, ROWS_MAX};
 use std::collections::HashSet;
 
 /// Latest time that the seconds of an `_id` stand for.
@@ -38,6 +38,9 @@ pub fn problems(
     }
     found
 }
+
+/// So many entries more than claimed are counted, for the report.
+const SURPLUS_MAX: usize = 1000;
 
 struct Check<'a> {
     stored: Stored<'a>,
@@ -147,10 +150,22 @@ impl Check<'_> {
     }
 
     fn packed_column(&mut self, column: Element<'_>, field: &mut Field) -> Result<(), Failure> {
-        let mut entries = 0;
-        for entry in ColumnDecoder::new(packed(column)?, ROWS_MAX) {
+        let (mut entries, mut size) = (0, 0);
+        let mut last = (kind::UNDEFINED, Vec::new());
+        // More entries than are claimed need not be counted to the last.
+        let claimed = self.stored.count.unwrap_or(i32::MAX).max(0) as usize;
+        let entries_max = claimed.saturating_add(SURPLUS_MAX).min(ROWS_MAX);
+        for entry in ColumnDecoder::new(packed(column)?, entries_max) {
             if let Some(value) = entry? {
-                take(self.collate, field, value.kind(), value.bytes())?;
+                size += value.bytes().len();
+                check_size(size)?;
+                // Columns repeat values, and a value that was taken changes nothing.
+                if last.0 != value.kind() || last.1 != value.bytes() {
+                    take(self.collate, field, value.kind(), value.bytes())?;
+                    last.0 = value.kind();
+                    last.1.clear();
+                    last.1.extend_from_slice(value.bytes());
+                }
             }
             entries += 1;
         }

@@ -7,7 +7,7 @@ use crate::control::Node;
 use crate::elements::{elements, fixed, kind, Elements};
 use crate::keystring::Collate;
 use crate::stored::{bad_bucket, Stored};
-use crate::unpack::{packed, row_number, Failure, ROWS_MAX};
+use crate::unpack::{check_size, packed, row_number, Failure, ROWS_MAX};
 use crate::writer::{begin, end};
 use std::collections::HashMap;
 
@@ -189,7 +189,10 @@ impl Bucket {
                 return Err(bad_bucket("the bucket has two columns of one name"));
             }
             let mut entries: Vec<(usize, u8, Vec<u8>)> = Vec::new();
+            let mut size = 0;
             let mut add = |row: usize, type_byte: u8, value: &[u8]| -> Result<(), Failure> {
+                size += value.len();
+                check_size(size)?;
                 let new = *target
                     .get(row)
                     .ok_or_else(|| bad_bucket("a column of the bucket has too many rows"))?;

@@ -4,7 +4,7 @@ use crate::column::{
     decode_f64, decode_i64, decode_strings, ColumnDecoder, StringDictionary, Uniform, MISSING_CODE,
 };
 use crate::elements::{elements, find, kind, Element};
-use crate::unpack::{packed, row_number, summary, Failure, ROWS_MAX};
+use crate::unpack::{check_size, packed, row_number, summary, Failure, ROWS_MAX};
 use crate::writer::{begin, element, end, header};
 use std::collections::HashMap;
 
@@ -222,12 +222,12 @@ impl Data {
     fn add(&mut self, column: Element<'_>, count: usize) -> Result<(), Failure> {
         let before = self.len();
         if column.kind == kind::OBJECT {
-            self.turn_raw();
+            self.turn_raw()?;
             return self.add_plain(column, before, count);
         }
         let bytes = packed(column)?;
         if !self.add_typed(bytes, count)? {
-            self.turn_raw();
+            self.turn_raw()?;
             self.add_raw(bytes, count)?;
         }
         if self.len() != before + count {
@@ -304,16 +304,18 @@ impl Data {
         Ok(false)
     }
 
-    fn turn_raw(&mut self) {
+    fn turn_raw(&mut self) -> Result<(), Failure> {
         if matches!(self, Self::Raw { .. }) {
-            return;
+            return Ok(());
         }
         let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(self.len()));
         for row in 0..self.len() {
             self.write_bare(row, &mut bytes);
+            check_size(bytes.len())?;
             ends.push(bytes.len());
         }
         *self = Self::Raw { bytes, ends };
+        Ok(())
     }
 
     fn add_raw(&mut self, column: &[u8], count: usize) -> Result<(), Failure> {
@@ -322,6 +324,7 @@ impl Data {
                 if let Some(value) = entry? {
                     bytes.push(value.kind());
                     bytes.extend_from_slice(value.bytes());
+                    check_size(bytes.len())?;
                 }
                 ends.push(bytes.len());
             }

@@ -1,7 +1,7 @@
 //! The edge to Python of the columns of many buckets.
 
 use crate::columns::{Columns, Data};
-use crate::unpack::Failure;
+use crate::unpack::{check_size, Failure};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyIndexError, PyKeyError};
 use pyo3::prelude::*;
@@ -149,20 +149,22 @@ impl BucketColumns {
             let mut bytes = Vec::new();
             let mut bucket = 0;
             for position in &positions {
-                let row = usize::try_from(*position)
-                    .ok()
-                    .filter(|row| *row < self.columns.rows())?;
+                let row = usize::try_from(*position).ok();
+                let Some(row) = row.filter(|row| *row < self.columns.rows()) else {
+                    return Ok(None);
+                };
                 let meta_field = meta_field.map(str::as_bytes);
                 if !self
                     .columns
                     .write_row(row, meta_field, &mut bucket, &mut bytes)
                 {
-                    return None;
+                    return Ok(None);
                 }
+                check_size(bytes.len())?;
                 rows.push(bytes.len());
             }
-            Some((bytes, rows))
-        });
+            Ok::<_, Failure>(Some((bytes, rows)))
+        })?;
         let (bytes, ends) =
             rows.ok_or_else(|| PyIndexError::new_err("a position is beyond the rows"))?;
         let mut start = 0;

@@ -7,7 +7,21 @@ use crate::writer;
 
 /// Most measurements that a bucket may claim; a column of a few bytes can claim thousands.
 pub const ROWS_MAX: usize = 1 << 20;
+/// Most bytes that the measurements of some buckets may take: a column of a few bytes can repeat a long value.
+const ROWS_BYTES_MAX: usize = 1 << 29;
+const EXCEEDED_MEMORY_LIMIT: i32 = 146;
 const COLUMN_SUBTYPE: u8 = 7;
+
+/// Refuse to go on where what was unpacked so far takes too much memory.
+pub fn check_size(bytes: usize) -> Result<(), Failure> {
+    if bytes <= ROWS_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Failure::new(
+        EXCEEDED_MEMORY_LIMIT,
+        format!("the measurements of the buckets take more than {ROWS_BYTES_MAX} bytes of memory"),
+    ))
+}
 
 /// Why a bucket cannot be unpacked: MongoDB's code and words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -311,6 +325,7 @@ pub fn rows(
             field.write(row, field.name, out)?;
         }
         writer::end(out, begun);
+        check_size(out.len())?;
         each(out.len());
     }
     Ok(())

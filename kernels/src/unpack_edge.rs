@@ -1,7 +1,7 @@
 //! The edge to Python of unpacking, and of single columns.
 
 use crate::column::{ColumnDecoder, ColumnEncoder};
-use crate::unpack::{rows, summary, Failure, Wanted};
+use crate::unpack::{check_size, rows, summary, Failure, Wanted};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -149,8 +149,11 @@ fn column_decode<'py>(
     entries_max: usize,
 ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
     let mut entries = Vec::new();
+    let mut size = 0;
     for entry in ColumnDecoder::new(column, entries_max) {
         let entry = entry.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        size += entry.as_ref().map_or(0, |value| value.bytes().len());
+        check_size(size)?;
         entries.push(entry.map(|value| {
             let mut bytes = vec![value.kind()];
             bytes.extend_from_slice(value.bytes());

@@ -60,7 +60,8 @@ def _parse_range(spec: Any) -> Range:
     step, unit, bounds = spec["step"], spec.get("unit"), spec["bounds"]
     if not is_number(step):
         raise TypeMismatch(f"BSON field '$densify.range.step' is the wrong type '{type_name(step)}'")
-    if not to_decimal(step) > 0:
+    length = to_decimal(step)
+    if length.is_nan() or length <= 0:
         raise Location(5733401, "The step parameter in a range statement must be a strictly positive numeric value")
     if unit is not None:
         if not is_string(unit):

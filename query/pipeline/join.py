@@ -126,7 +126,7 @@ class GraphLookup(Stage):
                     raise Location(40100, f"maxDepth must be numeric, found type: {type_name(value)}")
                 if value < 0:
                     raise Location(40101, f"maxDepth requires a nonnegative argument, found: {value}")
-                if value != int(value):
+                if isinstance(value, float) and not (value.is_integer() and value < 2**63):
                     raise Location(40102, f"maxDepth could not be represented as a long long: {value}")
             elif name == "restrictSearchWithMatch":
                 if not isinstance(value, dict):

@@ -143,5 +143,8 @@ def _bound(item: Any, *, whole: bool) -> Bound:
 
 
 def _check_order(low: Bound, high: Bound) -> None:
-    if low is not None and high is not None and to_decimal(low) > to_decimal(high):
+    if low is None or high is None:
+        return
+    first, last = to_decimal(low), to_decimal(high)
+    if not (first.is_nan() or last.is_nan()) and first > last:
         raise Location(5339900, f"Lower bound must not exceed upper bound: [{low}, {high}]")

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
-from bson import Binary, Code, DatetimeMS, Decimal128, ObjectId, Regex, Timestamp
+from bson import Binary, Code, DatetimeMS, DBRef, Decimal128, ObjectId, Regex, Timestamp
 
 from ...common.display import element_text
 from ...common.ordering import regex_options
@@ -92,6 +92,8 @@ def identical(a: Any, b: Any) -> bool:
         return True
     if a is MISSING or b is MISSING or type_of(a) is not type_of(b):
         return False
+    if isinstance(a, DBRef) or isinstance(b, DBRef):
+        return identical(_fields_of(a), _fields_of(b))
     if isinstance(a, dict):
         return (
             len(a) == len(b)
@@ -111,6 +113,10 @@ def identical(a: Any, b: Any) -> bool:
     if isinstance(a, bytes):
         return _subtype(a) == _subtype(b) and bytes(a) == bytes(b)
     return bool(a == b)
+
+
+def _fields_of(value: Any) -> Any:
+    return dict(value.as_doc()) if isinstance(value, DBRef) else value
 
 
 def _subtype(value: bytes) -> int:

@@ -1,7 +1,6 @@
 """The commands of a login: saslStart, saslContinue, logout, authenticate; and what hello does of it in advance."""
 
 import base64
-import binascii
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -55,7 +54,8 @@ def _payload(value: Any) -> bytes:
     if isinstance(value, str):
         try:
             return base64.b64decode(value, validate=True)
-        except binascii.Error:
+        except ValueError:
+            # No base64, or no ASCII.
             raise AuthenticationFailed("Authentication failed.") from None
     raise TypeMismatch("Wrong type for field (payload), expected binData or string")
 

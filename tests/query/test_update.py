@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import pytest
-from bson import DatetimeMS, Decimal128, Int64, Regex, Timestamp
+from bson import DatetimeMS, DBRef, Decimal128, Int64, Regex, Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -232,3 +232,11 @@ def test_sets_and_pulls(array: list[Any], value: Any) -> None:
     pulled = updated({"$pullAll": {"a": [value]}}, added)
     assert identical(updated({"$pullAll": {"a": [value]}}, pulled), pulled)
     assert len(pulled["a"]) < len(added["a"])
+
+
+def test_references_are_compared_by_their_fields() -> None:
+    first, second = DBRef("c", 1), DBRef("c", Int64(1))
+    assert identical(first, DBRef("c", 1))
+    assert not identical(first, second)
+    assert identical(first, {"$ref": "c", "$id": 1})
+    assert not identical({"type": "Point"}, first)

@@ -174,7 +174,9 @@ class Maker:
         if self.chance(0.12):
             return {name: self.value()}
         inner = [] if depth > 1 else self.pipeline(depth + 1)
-        window = {"documents": [self.number(), self.moment.choice(["current", "unbounded", 1])]}
+        window = {
+            self.moment.choice(["documents", "range"]): [self.number(), self.moment.choice(["current", "unbounded", 1])]
+        }
         match name:
             case "$match":
                 spec = self.filter()
