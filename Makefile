@@ -10,7 +10,7 @@ DBPATH ?= data/db
 KERNEL_SOURCES := kernels/Cargo.toml $(wildcard kernels/Cargo.lock) $(shell find kernels/src -name '*.rs' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help prerequisites init run test test-nightly lint format types bench profile image clean
+.PHONY: help prerequisites init run test test-nightly lint format types bench profile image lock audit clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -72,6 +72,15 @@ profile: $(VENV)/test-ready ## where the server's time goes during ingest and qu
 
 image: ## the container image, where a container engine is at hand
 	docker build --file docker/Dockerfile --tag bucketd .
+
+lock: $(VENV)/run-ready ## renew requirements.lock: the newest versions that pyproject.toml allows, with hashes
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --upgrade --no-header --no-annotate --quiet --output-file requirements.lock
+
+audit: $(VENV)/run-ready ## ask the advisory databases about what is locked (needs a network)
+	$(BIN)/python -m pip install --quiet pip-audit
+	$(BIN)/pip-audit --requirement requirements.lock --disable-pip --no-deps
+	@if command -v cargo-deny >/dev/null; then cd kernels && cargo deny check advisories; else echo "cargo-deny is not installed: crates were not checked"; fi
 
 clean: ## remove what was built
 	rm -rf $(VENV) .typing build dist *.egg-info kernels/target kernels/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis

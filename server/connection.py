@@ -50,6 +50,9 @@ class Connection(asyncio.Protocol):
         self._wants_room = False
         self._waiting_bytes = 0
         self._guarded = services.authorize is not None
+        self._spoke = False
+        self._unfinished = False
+        self._waiting_bytes_max = services.config.in_flight_bytes_per_connection_max
         self._ended = False
         self._lost = False
         self._task: asyncio.Task[None] | None = None
@@ -93,18 +96,21 @@ class Connection(asyncio.Protocol):
             size = sum(map(len, messages))
             self._waiting.extend(messages)
             self._waiting_bytes += size
-            self._release()
             self._connections.in_flight_bytes += size
-            self._connections.patience.finished(self)
+            if self._unfinished:
+                self._unfinished = False
+                self._release()
+                self._connections.patience.finished(self)
             if self._more is not None and not self._more.done():
                 self._more.set_result(None)
             if (
                 len(self._waiting) > _WAITING_MESSAGES_MAX
-                or self._waiting_bytes > self._services.config.in_flight_bytes_per_connection_max
+                or self._waiting_bytes > self._waiting_bytes_max
                 or self._connections.in_flight_is_full()
             ):
                 self._pause()
         if self._reader.held_bytes:
+            self._unfinished = True
             self._connections.patience.began(self)
             wanted = self._reader.wanted_bytes
             if wanted > _LARGE_BYTES and not self._reserved_bytes:
@@ -186,7 +192,9 @@ class Connection(asyncio.Protocol):
             while (message := await self._next()) is not None:
                 self.busy = True
                 stranger = self._guarded and client.user is None
-                self._connections.patience.spoke(self, stranger=stranger)
+                if stranger or not self._spoke:
+                    self._spoke = True
+                    self._connections.patience.spoke(self, stranger=stranger)
                 try:
                     if stranger:
                         await self._connections.slow_down(client)

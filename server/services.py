@@ -176,6 +176,10 @@ def _open_data(services: Services, stack: AsyncExitStack) -> None:
     path = Path(services.config.dbpath or default_dbpath())
     path.mkdir(parents=True, exist_ok=True)
     services.data_path = str(path)
+    # What does not fit into memory goes beside the data: a system's own folder for it may be memory itself, or read-only.
+    spilled = path / "_tmp"
+    spilled.mkdir(exist_ok=True)
+    os.environ["TMPDIR"] = str(spilled)
     services.engine = LmdbEngine(path, map_bytes=services.config.map_bytes)
     stack.callback(services.engine.close)
     with services.engine.snapshot() as snapshot:

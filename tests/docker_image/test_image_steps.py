@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -181,3 +182,54 @@ def test_half_a_pair_of_variables_is_refused(tmp_path: Path) -> None:
     )
     assert finished.returncode == 1
     assert "go together" in finished.stderr
+
+
+READ_ONLY = """
+set -e
+mount --bind "$0" "$0"
+mount -o remount,bind,ro /
+if touch "$1/written" 2>/dev/null; then echo "not read-only" >&2; exit 99; fi
+shift
+exec "$@"
+"""
+
+
+def can_be_read_only(folder: Path) -> bool:
+    """Whether this system lets a test make a root file system of its own that is read-only."""
+    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", READ_ONLY, str(folder), str(folder.parent), "true"]
+    return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
+
+
+def test_it_writes_nowhere_but_into_its_volume(installed: Path, tmp_path: Path) -> None:
+    dbpath = tmp_path / "db"
+    dbpath.mkdir()
+    if not can_be_read_only(dbpath):
+        pytest.skip("this system does not let a test remount its root read-only")
+    port = free_port()
+    process = subprocess.Popen(
+        [
+            *("unshare", "--map-root-user", "--mount", "sh", "-c", READ_ONLY, str(dbpath), str(tmp_path)),
+            *("sh", str(DOCKER / "entrypoint"), "--port", str(port)),
+            *("--setParameter", "internalQueryMaxBlockingSortMemoryUsageBytes=1000"),
+        ],
+        env={
+            **os.environ,
+            "PATH": f"{installed / 'bin'}:{os.environ['PATH']}",
+            "BUCKETD_DBPATH": str(dbpath),
+            "BUCKETD_INITDB": str(tmp_path / "none"),
+            "BUCKETD_BIND_IP": "127.0.0.1",
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    wait_for_port(port, process)
+    try:
+        with MongoClient("127.0.0.1", port) as client:
+            things = client["app"]["things"]
+            things.insert_many({"_id": number, "text": "x" * 100} for number in range(1000))
+            # More than may be sorted in memory: it goes to disk, beside the data.
+            rows = list(things.aggregate([{"$sort": {"text": 1, "_id": -1}}], allowDiskUse=True))
+            assert [row["_id"] for row in rows] == list(range(999, -1, -1))
+    finally:
+        stop(process)
+    assert (dbpath / "data.mdb").exists()
