@@ -6,7 +6,9 @@ before anybody else gets a turn; an execution that waits for its next `getMore` 
 
 import asyncio
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any, Final, Protocol
 
 from ..common.limits import BATCH_BYTES_MAX
@@ -15,6 +17,8 @@ from .plan.batches import Batch
 from .plan.nodes import PlanNode, Run
 
 SLICE_SECONDS: Final = 0.005
+_ROW_OVERHEAD_BYTES: Final = 12
+"""What the place in the array of a reply takes at most, about."""
 
 
 class Watch(Protocol):
@@ -82,12 +86,22 @@ class Execution:
                     self._left, self._at = self._batch.raws(), 0
                     self._batch = None
                     continue
-                raw = self._left[self._at]
-                if rows and size + len(raw) > bytes_max:
+                taken = (
+                    self._left[self._at :]
+                    if rows_max is None
+                    else self._left[self._at : self._at + rows_max - len(rows)]
+                )
+                sizes = list(accumulate((len(raw) + _ROW_OVERHEAD_BYTES for raw in taken), initial=size))
+                # A row fits where the rows before it leave room for it.
+                fit = bisect_right(sizes, bytes_max + _ROW_OVERHEAD_BYTES) - 1
+                if fit < len(taken):
+                    taken = taken[: max(fit, 0 if rows else 1)]
+                    rows += taken
+                    self._at += len(taken)
                     break
-                rows.append(raw)
-                size += len(raw) + 12
-                self._at += 1
+                rows += taken
+                size = sizes[-1]
+                self._at += len(taken)
         except BaseException:
             self.close()
             raise
