@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("--peer", nargs="*", help="beside which peers (default: all that are installed)")
     parser.add_argument("--profile", action="store_true", help="show where the server's time goes, and nothing else")
     parser.add_argument("--json", type=Path, help="a file for the results")
+    parser.add_argument("--markdown", type=Path, help="a page with marks between which the table is put")
     chosen = parser.parse_args()
     scale = SIZES[chosen.size]
     smoke = chosen.size == "smoke"
@@ -59,6 +60,8 @@ def main() -> None:
         runs[name]()
     if chosen.json is not None:
         table.write_json(chosen.json)
+    if chosen.markdown is not None:
+        table.write_markdown(chosen.markdown)
 
 
 if __name__ == "__main__":

@@ -96,35 +96,33 @@ def _size(fetched: list[Any]) -> int:
 
 def _add_rows(table: Table, scale: Scale, results: dict[str, Result], asked: list[Query]) -> None:
     own = results["bucketd"]
-    for name, result in results.items():
-        if result.load is None:
-            continue
-        load = result.load
-        table.add(
-            f"{name}: ingest, measurements/s",
-            f"{load.measurements / load.seconds:,.0f}",
-            f"server CPU {load.cpu / load.measurements * 1e6:.2f} s per million",
-            value=load.measurements / load.seconds,
-        )
-        per_value = result.stored / scale.measurements / len(METRICS)
-        if result.stored:
-            table.add(f"{name}: bytes per value", f"{per_value:.3f}", "files with indexes", value=per_value)
+    others = {name: result for name, result in results.items() if name != "bucketd"}
+    assert own.load is not None
+    loads = {name: result.load for name, result in others.items() if result.load is not None}
+    per_second = {name: load.measurements / load.seconds for name, load in loads.items()}
+    ingest = own.load.measurements / own.load.seconds
+    table.add("ingest, measurements/s", f"{ingest:,.0f}", _beside(ingest, per_second), value=ingest, peers=per_second)
+    per_million = {name: load.cpu / load.measurements * 1e6 for name, load in loads.items()}
+    cpu = own.load.cpu / own.load.measurements * 1e6
+    name = "  server CPU per million measurements"
+    table.add(name, f"{cpu:.2f} s", _beside(cpu, per_million), value=cpu, peers=per_million)
+    values = scale.measurements * len(METRICS)
+    stored = {name: result.stored / values for name, result in others.items() if result.stored}
+    size = own.stored / values
+    table.add("  stored, bytes per value", f"{size:.3f}", _beside(size, stored), value=size, peers=stored)
     for query in asked:
         median = own.medians[query.name]
+        medians = {name: result.medians[query.name] for name, result in others.items() if query.name in result.medians}
         table.add(
             query.name,
             f"{median:.2f} ms",
-            _beside({name: result.medians.get(query.name) for name, result in results.items()}),
+            _beside(median, medians),
             value=median,
             goal=query.goal_ms if (scale.hosts, scale.hours) == (100, 12) else None,
+            peers=medians,
         )
 
 
-def _beside(medians: dict[str, float | None]) -> str:
-    """The others' medians, and how many times as long as they this server takes."""
-    own = medians["bucketd"]
-    return "  ".join(
-        f"{name} {other:.1f} ms (x{own / other:.2f})"
-        for name, other in medians.items()
-        if name != "bucketd" and other is not None and own is not None
-    )
+def _beside(own: float, others: dict[str, float]) -> str:
+    """The others' figures, and how many times theirs this server's is."""
+    return "  ".join(f"{name} {other:,.4g} (x{own / other:.2f})" for name, other in others.items() if other)

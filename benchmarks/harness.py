@@ -134,6 +134,8 @@ class Row:
     value: float | None = None
     goal: float | None = None
     at_least: bool = False
+    peers: dict[str, float] = field(default_factory=dict)
+    """The same of others, from the same run."""
 
     @property
     def verdict(self) -> str:
@@ -161,15 +163,42 @@ class Table:
         value: float | None = None,
         goal: float | None = None,
         at_least: bool = False,
+        peers: dict[str, float] | None = None,
     ) -> None:
         """Record and print one figure.
 
         Args:
             goal: what `value` should be at most, or with `at_least`, at least.
+            peers: the same of others.
         """
-        row = Row(name, shown, note, value, goal, at_least)
+        row = Row(name, shown, note, value, goal, at_least, peers or {})
         self.rows.append(row)
         print(f"{name:<52} {shown:>14}  {row.verdict:<24}  {note}".rstrip(), flush=True)
+
+    def write_markdown(self, path: Path) -> None:
+        """Put the rows as a table between the marks in a page, in the place of what is there."""
+        names = list(dict.fromkeys(name for row in self.rows for name in row.peers))
+        lines = [
+            f"| what | bucketd | goal | {''.join(f'{name} | ' for name in names)}notes |",
+            "| --- " * (4 + len(names)) + "|",
+        ]
+        for row in self.rows:
+            sign = "≥" if row.at_least else "≤"
+            goal = "" if row.goal is None else f"{sign} {row.goal:,g}"
+            if goal and row.verdict.endswith("MISSED"):
+                goal += " missed"
+            others = []
+            for name in names:
+                value = row.peers.get(name)
+                share = "" if not value or not row.value else f" (x{row.value / value:.2f})"
+                others.append(
+                    "" if value is None else f"{value:,.{0 if value >= 1000 else 3 if value < 1 else 1}f}{share}"
+                )
+            note = "" if row.peers else row.note
+            lines.append(f"| {' | '.join([row.name.strip(), row.shown, goal, *others, note])} |")
+        begin, end = "<!-- table begins -->\n", "<!-- table ends -->"
+        before, _, rest = path.read_text().partition(begin)
+        path.write_text(before + begin + "\n".join(lines) + "\n" + end + rest.partition(end)[2])
 
     def write_json(self, path: Path) -> None:
         """All rows, for other programs."""

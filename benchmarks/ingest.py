@@ -189,8 +189,9 @@ def start_up(table: Table, rounds: int = 5) -> None:
             with server.client() as client:
                 client.admin.command("ping")
             resident.append(server.resident_bytes())
-    table.add("ready to serve after exec", f"{statistics.median(ready):.3f} s", f"median of {rounds}")
-    table.add("idle memory", f"{statistics.median(resident) / 1e6:.0f} MB", "resident")
+    seconds, megabytes = statistics.median(ready), statistics.median(resident) / 1e6
+    table.add("ready to serve after exec", f"{seconds:.3f} s", f"median of {rounds}", value=seconds, goal=0.5)
+    table.add("idle memory", f"{megabytes:.0f} MB", "resident", value=megabytes, goal=80)
 
 
 def cardinality(table: Table, counts: tuple[int, ...] = (1, 1_000, 100_000)) -> None:
