@@ -55,16 +55,18 @@ class Extreme(State):
 class First(State):
     """`$first`."""
 
-    __slots__ = ("_empty", "_evaluate", "_value")
+    __slots__ = ("_empty", "_evaluate", "_safe", "_value")
 
-    def __init__(self, evaluate: Evaluate) -> None:
+    def __init__(self, evaluate: Evaluate, *, safe: bool = True) -> None:
+        """`safe`: the expression cannot fail."""
         self._evaluate = evaluate
+        self._safe = safe
         self._value: Any = MISSING
         self._empty = True
 
     def add(self, document: Document, variables: Variables) -> None:
-        """See `State.add`."""
-        if self._empty:
+        """See `State.add`: what fails for a later document fails all the same."""
+        if self._empty or not self._safe:
             self.take(self._evaluate(document, variables))
 
     def take(self, value: Any) -> None:

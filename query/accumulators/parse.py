@@ -7,7 +7,7 @@ from ...common.errors import FailedToParse, Location, NotImplemented, TypeMismat
 from ...common.numbers import is_number, whole_number
 from ...common.ordering import Collator
 from ...common.values import Document, type_name
-from ..expression.base import Constant, Expression, ParseContext
+from ..expression.base import Constant, Expression, FieldPath, ParseContext
 from ..expression.parse import OPERATORS
 from ..expression.ranking import parse_shares
 from ..sort import parse_sort
@@ -53,6 +53,8 @@ def parse_accumulator(name: str, spec: Any, context: ParseContext, *, lists_are_
         whole: int = expression.value
         return Accumulator(name, expression, lambda group: Tally(whole), expression.serialize())
     evaluate, collator = expression.evaluate, context.collator
+    if name == "$first" and not isinstance(expression, Constant | FieldPath):
+        return Accumulator(name, expression, lambda group: First(evaluate, safe=False), expression.serialize())
     return Accumulator(name, expression, lambda group: make(evaluate, collator), expression.serialize())
 
 

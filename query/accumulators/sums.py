@@ -80,10 +80,10 @@ class Sum(State):
         if self._decimal is not None:
             total = DECIMAL.add(self._decimal, Decimal(self._whole))
             if self._any_double:
-                total = DECIMAL.add(total, Decimal(self._double()))
+                total = DECIMAL.add(total, Decimal(self._double(0)))
             return from_decimal(total)
         if self._any_double:
-            return self._double()
+            return self._double(self._whole)
         if not self._wide and INT32_MIN <= self._whole <= INT32_MAX:
             return self._whole
         return Int64(self._whole) if INT64_MIN <= self._whole <= INT64_MAX else float(self._whole)
@@ -110,13 +110,14 @@ class Sum(State):
         """See `State.size_bytes`."""
         return STATE_BYTES + 24 * len(self._doubles)
 
-    def _double(self) -> float:
+    def _double(self, whole: int) -> float:
+        """The sum of the doubles and of a whole number, rounded once."""
         if self._special:
             return self._special
         try:
-            high = float(self._whole)
+            high = float(whole)
             # Two doubles hold what one may round off.
-            return math.fsum([*self._doubles, high, float(self._whole - int(high))])
+            return math.fsum([*self._doubles, high, float(whole - int(high))])
         except OverflowError:
             return math.inf if sum(self._doubles) > 0 else -math.inf
 

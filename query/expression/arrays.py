@@ -4,11 +4,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from bson import Decimal128, Int64
+
 from ...common.errors import FailedToParse, Location
 from ...common.numbers import INT32_MAX, INT32_MIN, is_number, whole_number
 from ...common.ordering import Collator, order_key
 from ...common.values import MISSING, Document, type_name
-from .arithmetic import absent, add
+from ..accumulators.sums import Average, Sum
+from .arithmetic import absent
 from .base import (
     VARIADIC,
     Call,
@@ -164,7 +167,8 @@ def _variable(name: str, spec: Document, key: str, default: str) -> str:
     chosen = spec.get(key, default)
     if not isinstance(chosen, str):
         raise FailedToParse(f"{name}: '{key}' must be a string")
-    check_variable_name(chosen)
+    if chosen != "CURRENT" or name != "$map":
+        check_variable_name(chosen)
     return chosen
 
 
@@ -278,9 +282,11 @@ def _set(name: str, code: int, merge: Callable[[list[dict[Any, Any]]], Any], *, 
         collator = context.collator
 
         def function(*arrays: Any) -> Any:
-            if nulls and any(absent(array) for array in arrays):
+            if nulls and operator != "$setUnion" and any(absent(array) for array in arrays):
                 return None
             for place, array in enumerate(arrays):
+                if nulls and absent(array):
+                    return None
                 if not isinstance(array, list):
                     number = 17042 if operator == "$setIsSubset" and place else code
                     raise Location(
@@ -348,15 +354,26 @@ def _over(combine: Callable[[list[Any], Any], Any]) -> OperatorParser:
 
 def total(values: list[Any], _: Any = None) -> Any:
     """The sum of the numbers among the values."""
-    return add(*[value for value in values if is_number(value)])
+    return _summed(Sum, values)
 
 
 def average(values: list[Any], _: Any = None) -> Any:
     """The mean of the numbers among the values; null where there is none."""
-    from .arithmetic import divide
+    if any(type(value) is Int64 for value in values) and not any(type(value) is Decimal128 for value in values):
+        # Whole numbers of 64 bits are gathered as doubles.
+        values = [float(value) if type(value) is Int64 else value for value in values]
+    return _summed(Average, values)
 
-    numbers = [value for value in values if is_number(value)]
-    return divide(total(numbers), len(numbers)) if numbers else None
+
+def _summed(kind: type[Sum], values: list[Any]) -> Any:
+    state = kind(_nothing)
+    for value in values:
+        state.add_value(value)
+    return state.result()
+
+
+def _nothing(document: Document, variables: Variables) -> Any:
+    return MISSING
 
 
 def _extreme(values: list[Any], collator: Any, choose: Callable[..., Any]) -> Any:
@@ -370,7 +387,12 @@ def _to_pairs(array: Any) -> Any:
     if not isinstance(array, list):
         raise Location(40386, f"$arrayToObject requires an array input, found: {type_name(array)}")
     made: Document = {}
+    first = array[0] if array else None
     for item in array:
+        if isinstance(first, list) and not isinstance(item, list):
+            raise Location(40396, f"$arrayToObject requires a consistent input format, found: {type_name(item)}")
+        if isinstance(first, dict) and not isinstance(item, dict):
+            raise Location(40391, f"$arrayToObject requires a consistent input format, found: {type_name(item)}")
         match item:
             case [str(key), value]:
                 made[key] = value
@@ -396,7 +418,9 @@ def _to_pairs(array: Any) -> Any:
                 raise Location(40398, f"Unrecognised input type format for $arrayToObject: {type_name(item)}")
     for key in made:
         if "\0" in key:
-            raise Location(4940401, "Key field cannot contain an embedded null byte")
+            raise Location(
+                4940400 if isinstance(first, list) else 4940401, "Key field cannot contain an embedded null byte"
+            )
     return made
 
 

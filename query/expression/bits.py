@@ -13,7 +13,8 @@ from ...common.errors import Location, TypeMismatch
 from ...common.numbers import is_number
 from ...common.values import BsonType, encode, is_string, type_name, type_of
 from .arithmetic import DECIMAL, absent, from_decimal, is_wide
-from .base import VARIADIC, OperatorParser, call_of
+from .base import VARIADIC, Call, Expression, OperatorParser, ParseContext, call_of
+from .hashing import hashed_index_key
 
 
 def _check_whole(name: str, value: Any) -> None:
@@ -83,6 +84,13 @@ def _sigmoid(value: Any) -> Any:
     return math.exp(number) / (1 + math.exp(number)) if number == number else number
 
 
+def _parse_sigmoid(name: str, spec: Any, context: ParseContext) -> Expression:
+    if isinstance(spec, list):
+        # Brackets around the operand are not taken for brackets alone here.
+        raise TypeMismatch(f"{name} only supports numeric types, not array")
+    return Call(name, [context.parse(spec)], _sigmoid)
+
+
 OPERATORS: Final[dict[str, OperatorParser]] = {
     "$binarySize": call_of(_binary_size, 1),
     "$bitAnd": _bits("$bitAnd", lambda left, right: left & right, -1),
@@ -90,7 +98,8 @@ OPERATORS: Final[dict[str, OperatorParser]] = {
     "$bitOr": _bits("$bitOr", lambda left, right: left | right, 0),
     "$bitXor": _bits("$bitXor", lambda left, right: left ^ right, 0),
     "$bsonSize": call_of(_bson_size, 1),
-    "$sigmoid": call_of(_sigmoid, 1),
+    "$sigmoid": _parse_sigmoid,
+    "$toHashedIndexKey": call_of(hashed_index_key, 1),
     "$tsIncrement": _timestamp("$tsIncrement", 5687302, lambda value: int(value.inc)),
     "$tsSecond": _timestamp("$tsSecond", 5687301, lambda value: int(value.time)),
 }

@@ -41,6 +41,8 @@ def _parse_and(name: str, spec: Any, context: ParseContext) -> Expression:
 
 def _parse_or(name: str, spec: Any, context: ParseContext) -> Expression:
     items = operands(name, spec, context, 0, VARIADIC)
+    if any(isinstance(item, Constant) and to_bool(item.value) for item in items):
+        return Constant(True)
     functions = [item.evaluate for item in items]
 
     def evaluate(document: Document, variables: Variables) -> bool:
@@ -78,6 +80,10 @@ def _parse_if_null(name: str, spec: Any, context: ParseContext) -> Expression:
         count = len(spec) if isinstance(spec, list) else 1
         raise Location(1257300, f"$ifNull needs at least two arguments, had: {count}")
     items = [context.parse(item) for item in spec]
+    for item in items:
+        if item.is_constant:
+            # What is constant is worked out beforehand, and so is its failure.
+            item.evaluate({}, {})
     *tried, last = (item.evaluate for item in items)
 
     def evaluate(document: Document, variables: Variables) -> Any:
@@ -106,6 +112,13 @@ def _parse_switch(name: str, spec: Any, context: ParseContext) -> Expression:
             raise Location(40067, f"$switch found an unknown argument: {key}")
     if not branches:
         raise Location(40068, "$switch requires at least one branch.")
+    if default is None and all(isinstance(case, Constant) and not to_bool(case.value) for case, _ in branches):
+        raise Location(
+            40069, "Cannot execute a switch statement where all the cases evaluate to false without a default."
+        )
+    if default is not None and default.is_constant:
+        # What it gives is worked out beforehand, and so is its failure.
+        default.evaluate({}, {})
     functions = [(case.evaluate, then.evaluate) for case, then in branches]
     otherwise = None if default is None else default.evaluate
 
@@ -180,7 +193,8 @@ def _parse_let(name: str, spec: Any, context: ParseContext) -> Expression:
     if "in" not in spec:
         raise Location(16877, "Missing 'in' parameter to $let")
     if not isinstance(spec["vars"], dict):
-        raise FailedToParse("invalid parameter: expected an object (vars)")
+        why = "invalid parameter: expected an object (vars)"
+        raise FailedToParse(why) if isinstance(spec["vars"], list) else Location(10065, why)
     for variable in spec["vars"]:
         if variable != "CURRENT":
             check_variable_name(variable)

@@ -19,6 +19,8 @@ from .types import SIMPLE_TARGETS
 
 _FORMATS: Final = ("auto", "base64", "base64url", "hex", "utf8", "uuid")
 _UUID_SUBTYPE: Final = 4
+_OLD_SUBTYPE: Final = 2
+_STRING_BYTES_MAX: Final = 16 * 1024 * 1024
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _BY_ALIAS: Final = {alias: kind for kind, alias in TYPE_ALIASES.items()}
 
@@ -34,7 +36,11 @@ def _subtype(value: Any) -> int:
 
 
 def _bytes(value: Any) -> bytes:
-    return value.bytes if isinstance(value, uuid.UUID) else bytes(value)
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    raw = bytes(value)
+    # The old subtype has its length once more within, which decoding takes away.
+    return struct.pack("<i", len(raw)) + raw if _subtype(value) == _OLD_SUBTYPE else raw
 
 
 def _binary(raw: bytes, subtype: int) -> Any:
@@ -45,7 +51,8 @@ def _binary_text(value: Any, form: str) -> str:
     """The text of a binary value."""
     raw, subtype = _bytes(value), _subtype(value)
     if form == "auto":
-        form = "uuid" if subtype == _UUID_SUBTYPE else "base64"
+        form = "uuid" if subtype == _UUID_SUBTYPE and len(raw) == 16 else "base64"
+    _check_size(len(raw), form)
     match form:
         case "base64":
             return base64.b64encode(raw).decode()
@@ -62,6 +69,13 @@ def _binary_text(value: Any, form: str) -> str:
             if subtype != _UUID_SUBTYPE or len(raw) != 16:
                 raise _failure("only BinData of subtype 4 can be converted with the format 'uuid'")
             return str(uuid.UUID(bytes=raw))
+
+
+def _check_size(size: int, form: str) -> None:
+    """Refuse a text that no string may be."""
+    length = {"hex": 2 * size, "utf8": size, "uuid": 0}.get(form, (size + 2) // 3 * 4)
+    if length >= _STRING_BYTES_MAX:
+        raise _failure(f"the resulting string of {length} bytes exceeds the maximum of {_STRING_BYTES_MAX}")
 
 
 def _text_binary(text: str, form: str, subtype: int) -> Any:

@@ -53,7 +53,7 @@ def _failure(text: str, why: str) -> ConversionFailure:
     return ConversionFailure(f"Error parsing date string '{text}'; {why}")
 
 
-_AROUND: Final = " \t\r\n\0"
+_AROUND: Final = " \t\r\n\0\u00a0"
 
 
 class Found:

@@ -143,7 +143,12 @@ def _parse_date_trunc(name: str, spec: Any, context: ParseContext) -> Expression
         (5439007, 5439008, 5439009, 5439010),
     )
     fixed_unit = given["unit"].value if isinstance(given["unit"], Constant) else None
-    if fixed_unit is not None and fixed_unit != "week" and "startOfWeek" in given:
+    if (
+        fixed_unit is not None
+        and fixed_unit != "week"
+        and "startOfWeek" in given
+        and isinstance(given["date"], Constant)
+    ):
         # What is not looked at is not checked either.
         given.pop("startOfWeek")
 
@@ -161,7 +166,8 @@ def _parse_date_trunc(name: str, spec: Any, context: ParseContext) -> Expression
         if whole > _BINS_MAX and unit in ("month", "quarter", "year"):
             raise Location(5439006, f"{name}: the bin size {whole} is too large for the unit {unit}")
         zone_of = _zone_of(values.get("timezone", "UTC"), name) or UTC_ZONE
-        first = _start_of_week(values["startOfWeek"], name) if "startOfWeek" in values else "sunday"
+        weekly = unit == "week" and "startOfWeek" in values
+        first = _start_of_week(values["startOfWeek"], name) if weekly else "sunday"
         return _as_date(calendar.truncate(date, unit, whole, zone_of, first), 5439014)
 
     return _named(name, given, compute)

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from ...common.errors import Location
+from ...common.errors import InvalidPipelineOperator, Location
 from ...common.values import MISSING, Document, is_string, type_name
 from .arithmetic import absent
 from .base import VARIADIC, Constant, Expression, FieldPath, Lazy, OperatorParser, ParseContext, Variables, call_of
@@ -41,7 +41,7 @@ def _parse_get_field(name: str, spec: Any, context: ParseContext) -> Expression:
         if "input" not in spec:
             raise Location(3041703, "$getField requires 'input' to be specified")
         field, source = context.parse(spec["field"]), context.parse(spec["input"])
-    elif isinstance(spec, dict) and "input" in spec:
+    elif isinstance(spec, dict) and ("input" in spec or not spec):
         raise Location(3041702, "$getField requires 'field' to be specified")
     else:
         field, source = context.parse(spec), FieldPath("CURRENT", ())
@@ -73,15 +73,20 @@ def _parse_set_field(name: str, spec: Any, context: ParseContext) -> Expression:
         if key in wanted and key not in spec:
             raise Location(code, f"{name} requires '{key}' to be specified")
     if isinstance(spec["field"], str) and spec["field"].startswith("$"):
+        if name == "$unsetField":
+            raise InvalidPipelineOperator(f"Unrecognized expression '{spec['field']}'")
         raise Location(
             4161108,
             f"'{spec['field']}' is a field path reference which is not allowed in this context. "
             f"Did you mean {{$literal: '{spec['field']}'}}?",
         )
     field, source = context.parse(spec["field"]), context.parse(spec["input"])
-    if not isinstance(field, Constant):
-        raise Location(4161106, f"{name} requires 'field' to evaluate to a constant")
-    if isinstance(field.value, dict):
+    written = spec["field"]
+    computed = isinstance(written, list) or (
+        isinstance(written, dict) and bool(written) and next(iter(written)) not in ("$literal", "$const")
+    )
+    # What could be worked out beforehand is no constant yet when this is looked at.
+    if computed or not isinstance(field, Constant):
         raise Location(4161106, f"{name} requires 'field' to evaluate to a constant")
     if is_string(field.value) and "\0" in field.value:
         raise Location(9534700, f"{name}: field names may not contain null bytes")

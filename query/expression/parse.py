@@ -56,7 +56,7 @@ OPERATORS: Final[dict[str, OperatorParser]] = {
 
 _KNOWN_ELSEWHERE: Final = frozenset(
     {
-        "$accumulator", "$function", "$toHashedIndexKey", "$encStrContains", "$encStrEndsWith", "$encStrNormalizedEq",
+        "$accumulator", "$function", "$encStrContains", "$encStrEndsWith", "$encStrNormalizedEq",
         "$encStrStartsWith",
     }
 )  # fmt: skip
@@ -70,7 +70,7 @@ def parse_expression(spec: Any, context: ParseContext) -> Expression:
         Location: 15983 and what the operators raise for their operands.
     """
     if isinstance(spec, str):
-        if len(spec) > _STRING_BYTES_MAX // 4 and len(spec.encode()) >= _STRING_BYTES_MAX:
+        if len(spec) >= _STRING_BYTES_MAX // 4 and len(spec.encode()) >= _STRING_BYTES_MAX:
             raise Location(16493, "a string of an expression is too large")
         return parse_path(spec, context) if spec.startswith("$") else Constant(spec)
     if isinstance(spec, dict):
@@ -103,7 +103,9 @@ def parse_path(text: str, context: ParseContext) -> Expression:
         # A name that is read may begin with a capital letter, as those of the system do.
         check_variable_name(name[0].lower() + name[1:])
         raise Location(17276, f"Use of undefined variable: {name}")
-    return FieldPath(name, parse_field_path(rest) if rest or text.endswith(".") else ())
+    if text.endswith("."):
+        raise Location(40353, "FieldPath must not end with a '.'.")
+    return FieldPath(name, parse_field_path(rest) if rest else ())
 
 
 def _parse_object(spec: dict[str, Any], context: ParseContext) -> Expression:

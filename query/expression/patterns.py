@@ -14,6 +14,7 @@ from .arithmetic import absent
 from .base import Call, Constant, Expression, OperatorParser, ParseContext, call_of
 
 _PATTERN_BYTES_MAX: Final = 16 * 1024
+_STRING_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 def _pattern_of(name: str, pattern: Any, options: Any) -> Any:
@@ -139,7 +140,11 @@ def _parse_replace(name: str, spec: Any, context: ParseContext) -> Expression:
                 raise Location(code, f"{name} requires that '{key}' be a string, found: {value}")
         if absent(text) or absent(find) or absent(replacement):
             return None
-        return str(text).replace(find, replacement, most)
+        made = str(text).replace(find, replacement, most)
+        for one in (text, find, made):
+            if len(one) >= _STRING_BYTES_MAX // 4 and len(one.encode()) >= _STRING_BYTES_MAX:
+                raise Location(16493, f"{name}: a string is too large")
+        return made
 
     return Call(name, given, function, shown=lambda values: dict(zip(keys, values, strict=True)))
 

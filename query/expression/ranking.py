@@ -9,12 +9,36 @@ from bson import Decimal128
 
 from ...common.errors import BadValue, Location
 from ...common.numbers import is_number, whole_number
-from ...common.ordering import compare, order_key
+from ...common.ordering import Collator, compare, order_key
+from ...common.paths import get_path
 from ...common.values import MISSING, Document, type_name
-from ..sort import parse_sort
+from ..sort import Descending
 from .arithmetic import absent, to_decimal
 from .arrays import check_count
 from .base import VARIADIC, Call, Expression, Lazy, OperatorParser, ParseContext, Variables, operands
+
+
+def _sort_parts(name: str, by: Document) -> list[tuple[tuple[str, ...], bool]]:
+    """Paths to sort by, each with whether it ascends."""
+    parts = []
+    for path, direction in by.items():
+        whole = whole_number(direction) if is_number(direction) else None
+        if whole not in (1, -1) or not path:
+            raise Location(2942505, f"{name}: the value of '{path}' in the sort document must be 1 or -1")
+        parts.append((tuple(path.split(".")), whole == 1))
+    if not parts:
+        raise Location(2942505, f"{name}: the sort document must have at least one key")
+    return parts
+
+
+def _sort_key(item: Any, parts: list[tuple[tuple[str, ...], bool]], collator: Collator | None) -> tuple[Any, ...]:
+    """The key of an element; arrays are compared as they are, not entered."""
+    keys = []
+    for path, ascending in parts:
+        value = get_path(item, path)
+        key = order_key(None if value is MISSING else value, collator)
+        keys.append(key if ascending else Descending(key))
+    return tuple(keys)
 
 
 def _parse_sort_array(name: str, spec: Any, context: ParseContext) -> Expression:
@@ -28,14 +52,10 @@ def _parse_sort_array(name: str, spec: Any, context: ParseContext) -> Expression
             raise Location(code, f"{name} requires '{key}' to be specified")
     source, by, collator = context.parse(spec["input"]), spec["sortBy"], context.collator
     if isinstance(by, dict):
-        if not by:
-            raise Location(2942505, f"{name}: the sort document must have at least one key")
-        pattern = parse_sort(by)
-        for key in pattern.metadata:
-            raise Location(2942505, f"{name} cannot sort by metadata: {key}")
+        parts = _sort_parts(name, by)
 
         def arranged(array: list[Any]) -> list[Any]:
-            return sorted(array, key=lambda item: pattern.key(item if isinstance(item, dict) else {}, None, collator))
+            return sorted(array, key=lambda item: _sort_key(item, parts, collator))
 
     else:
         direction = whole_number(by) if is_number(by) else None

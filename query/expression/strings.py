@@ -21,7 +21,7 @@ def _concat(*parts: Any) -> Any:
         if not is_string(part):
             raise Location(16702, f"$concat only supports strings, not {type_name(part)}")
     joined = "".join(parts)
-    if len(joined) > _BYTES_MAX // 4 and len(joined.encode()) >= _BYTES_MAX:
+    if len(joined) >= _BYTES_MAX // 4 and len(joined.encode()) >= _BYTES_MAX:
         raise Location(16493, "the string that $concat makes is too large")
     return joined
 
@@ -39,14 +39,14 @@ def text_of(value: Any) -> str:
         return ""
     if is_string(value):
         text = str(value)
-        if len(text) > _BYTES_MAX // 4 and len(text.encode()) >= _BYTES_MAX:
+        if len(text) >= _BYTES_MAX // 4 and len(text.encode()) >= _BYTES_MAX:
             raise Location(16493, "the string is too large")
         return text
     if isinstance(value, Code) and value.scope is None:
         return str(value)
     if isinstance(value, float):
         # Six digits, as C++ prints a double.
-        return "NaN" if math.isnan(value) else f"{value:g}"
+        return "nan" if math.isnan(value) else f"{value:g}"
     if is_number(value):
         return str(value)
     if isinstance(value, DatetimeMS):
@@ -105,7 +105,7 @@ def _long(number: Any) -> int:
 def _substr_cp(value: Any, start: Any, count: Any) -> str:
     text = text_of(value)
     numbers = []
-    for number, not_number, negative, not_whole in ((start, 34450, 34455, 34451), (count, 34452, 34454, 34453)):
+    for number, not_number, not_whole in ((start, 34450, 34451), (count, 34452, 34453)):
         if not is_number(number):
             raise Location(
                 not_number, f"$substrCP: index and length must be numeric (is BSON type {type_name(number)})"
@@ -113,9 +113,10 @@ def _substr_cp(value: Any, start: Any, count: Any) -> str:
         whole = whole_number(number)
         if whole is None or not INT32_MIN <= whole <= INT32_MAX:
             raise Location(not_whole, f"$substrCP: index and length must be 32-bit integers, found {number}")
+        numbers.append(whole)
+    for whole, negative in ((numbers[1], 34454), (numbers[0], 34455)):
         if whole < 0:
             raise Location(negative, f"$substrCP: index and length must be non-negative, but is {whole}")
-        numbers.append(whole)
     return text[numbers[0] : numbers[0] + numbers[1]]
 
 

@@ -9,10 +9,9 @@ from typing import Any, Final
 from bson import DatetimeMS, Decimal128, Int64, ObjectId, Timestamp
 from bson.errors import InvalidId
 
-from ...common.display import number_text
 from ...common.errors import ConversionFailure
 from ...common.numbers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, is_number
-from ...common.values import type_name
+from ...common.values import is_string, type_name
 from .arithmetic import DECIMAL, to_decimal
 from .base import OperatorParser, call_of, to_bool
 from .calendar import UTC_ZONE
@@ -119,14 +118,14 @@ def _to_decimal(value: Any) -> Decimal128:
 
 
 def _to_string(value: Any) -> str:
-    if isinstance(value, str):
+    if is_string(value):
         return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
         if not math.isfinite(value):
             return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-        return number_text(value).removesuffix(".0")
+        return repr(value).removesuffix(".0")
     if is_number(value):
         return str(value)
     if isinstance(value, ObjectId):

@@ -122,6 +122,8 @@ def parse_field(name: str, value: Any, context: PipelineContext) -> Accumulator:
     return parse_accumulator(operator, operand, context.expressions)
 
 
+_Finished = tuple[Any, list[Any]]
+
 _GROUPED_NUMBERS: Final = {("can't $divide by zero", 2): 4848401, ("can't $mod by zero", 16610): 4848403}
 
 
@@ -234,7 +236,7 @@ class GroupNode(StageNode):
     def _rows(self, stage: Group, table: GroupTable, run: Run) -> Iterator[Batch | None]:
         names = ["_id", *stage.accumulators]
         rows: list[Document] = []
-        for group in table.finished():
+        for group in _named_failures(table.finished()):
             if group is None:
                 yield None
                 continue
@@ -247,6 +249,14 @@ class GroupNode(StageNode):
         if rows:
             self.stats.advanced += len(rows)
             yield RowBatch(documents=rows)
+
+
+def _named_failures(groups: Iterator[_Finished | None]) -> Iterator[_Finished | None]:
+    """The groups; some accumulators work out only in the end what they took."""
+    try:
+        yield from groups
+    except MongoError as error:
+        raise _as_grouped(error) from None
 
 
 def parse_count(spec: Any, context: PipelineContext) -> Stage:

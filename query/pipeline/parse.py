@@ -37,7 +37,7 @@ _KNOWN_ELSEWHERE: Final = frozenset(
     {
         "$changeStreamSplitLargeEvent", "$collStats", "$currentOp",
         "$indexStats", "$listLocalSessions", "$listSampledQueries", "$listSessions",
-        "$merge", "$out", "$planCacheStats", "$queryStats", "$scoreFusion",
+        "$merge", "$out", "$planCacheStats", "$scoreFusion",
     }
 )  # fmt: skip
 _SEARCH: Final = frozenset({"$search", "$searchMeta", "$vectorSearch", "$listSearchIndexes"})

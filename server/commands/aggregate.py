@@ -36,6 +36,7 @@ from .reading import (
     note_use,
     parse_query,
     plan_collection,
+    refuse_variables_of_server,
     resolve,
     take_batch_size,
     take_collation,
@@ -266,6 +267,7 @@ class CountCommand(Command):
 def plan_count(context: Context, request: Request, asked: CountRequest) -> Read:
     """The plan of a count; its one row holds the count alone."""
     services = context.services
+    refuse_variables_of_server(asked.query)
     source = resolve(services.catalog, asked.namespace)
     if not source.is_plain:
         stages: list[Document] = [{"$match": asked.query}]
@@ -398,6 +400,7 @@ class DistinctValues:
 def plan_distinct(context: Context, request: Request, asked: DistinctRequest) -> Read:
     """The plan that finds the documents whose values count."""
     services = context.services
+    refuse_variables_of_server(asked.query)
     source: Source = resolve(services.catalog, asked.namespace)
     if not source.is_plain:
         stages: list[Document] = [{"$match": asked.query}]

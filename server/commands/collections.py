@@ -28,7 +28,7 @@ from .arguments import Fields
 from .base import Command
 from .create_options import CreateOptions, read_create_options
 from .indexes import rows_reply
-from .reading import check_collection_uuid, take_batch_size
+from .reading import check_collection_uuid, refuse_variables_of_server, take_batch_size
 from .view_definitions import check_view
 
 SYSTEM_ALLOWED: Final = frozenset(
@@ -251,6 +251,7 @@ class ListCollections(Command):
         batch_size = take_batch_size(fields, fields.take_any("cursor"))
         name_only = fields.take_bool("nameOnly", exact=True)
         only_own = fields.take_bool("authorizedCollections", exact=True)
+        refuse_variables_of_server(wanted)
         matches = None if not wanted else parse_filter(wanted).compile({})
         rows = []
         visible = visible_collections(services, context.client) if only_own else None

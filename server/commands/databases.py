@@ -55,8 +55,10 @@ class ListDatabases(Command):
         if wanted:
             # The query language is loaded with the first command that needs it.
             from ...query.match.parse import parse_filter
+            from .reading import refuse_variables_of_server
             from .validators import refuse_searches
 
+            refuse_variables_of_server(wanted)
             matcher = parse_filter(wanted)
             refuse_searches(matcher)
             matches = matcher.compile()

@@ -400,7 +400,7 @@ class Merge(Output):
 
     def _check(self, collection: Collection, document: Document) -> None:
         if not self.bypass_validation and collection.validator:
-            Validator(collection).check(document)
+            Validator(collection, now_of(self.services)).check(document)
 
     def _on_value(self, document: Document, path: str) -> Any:
         value = get_path(document, split_path(path))

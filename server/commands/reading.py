@@ -193,6 +193,20 @@ def let_variables(services: Services, let: Document | None) -> dict[str, Any]:
     return values
 
 
+def refuse_variables_of_server(filter: Any) -> None:
+    """Some commands evaluate their filters without the variables that the server gives.
+
+    Raises:
+        Location: 51144, an expression of the filter uses one.
+    """
+    for name, operand in filter.items() if isinstance(filter, dict) else ():
+        if name == "$expr":
+            _refuse_system_variables(operand)
+        elif name in ("$and", "$or", "$nor") and isinstance(operand, list):
+            for one in operand:
+                refuse_variables_of_server(one)
+
+
 def _refuse_system_variables(spec: Any) -> None:
     """`let` is evaluated before the server gives its variables.
 

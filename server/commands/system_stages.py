@@ -114,6 +114,8 @@ def _check(name: str, spec: Any, context: PipelineContext) -> None:
         fields = Fields(spec, name, known=("showDebugQueryShape",))
         if "showDebugQueryShape" in spec and not isinstance(spec["showDebugQueryShape"], bool):
             raise fields.wrong_type("showDebugQueryShape", spec["showDebugQueryShape"], "type 'bool'")
+    elif name == "$queryStats":
+        _check_query_stats(spec, context)
     elif name == "$listClusterCatalog":
         if context.namespace.collection != "$cmd.aggregate":
             raise Location(9621301, "The $listClusterCatalog stage must be run on a database")
@@ -187,13 +189,28 @@ def system_rows(services: Services, stage: str, spec: Any, context: PipelineCont
         "$indexStats": _index_stats,
         "$planCacheStats": _cached_plans,
         "$querySettings": _nothing,
+        "$queryStats": _nothing,
     }
     make = makers[stage]
     return SystemRows(stage, lambda snapshot: make(services, spec, context, snapshot))
 
 
+def _check_query_stats(spec: Any, context: PipelineContext) -> None:
+    if not isinstance(spec, dict):
+        raise FailedToParse(f"$queryStats value must be an object. Found: {type_name(spec)}")
+    if context.namespace.database != "admin":
+        raise InvalidNamespace("$queryStats must be run against the 'admin' database with {aggregate: 1}")
+    fields = Fields(spec, "$queryStats", known=("transformIdentifiers",))
+    transforming = fields.take_document("transformIdentifiers", default=None)
+    if transforming is None:
+        return
+    inner = Fields(transforming, "$queryStats.transformIdentifiers", known=("algorithm", "hmacKey"))
+    inner.take_enum("algorithm", ("hmac-sha-256",))
+    inner.take_any("hmacKey")
+
+
 def _nothing(services: Services, spec: Any, context: PipelineContext, snapshot: Snapshot) -> list[Document]:
-    """No query has settings."""
+    """No query has settings, and statistics of queries are gathered at a rate of none, as is MongoDB's default."""
     return []
 
 
@@ -418,6 +435,6 @@ def register_system_stages() -> None:
     """Make the stages known to the parser of pipelines."""
     for name in (
         "$collStats", "$currentOp", "$indexStats", "$listClusterCatalog", "$listLocalSessions", "$listSessions",
-        "$planCacheStats", "$querySettings",
+        "$planCacheStats", "$querySettings", "$queryStats",
     ):  # fmt: skip
         register(name, _parser(name))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bson import ObjectId
+from bson import DatetimeMS, ObjectId
 
 from ...catalog import documents
 from ...catalog.collections import Collection
@@ -78,6 +78,8 @@ class WriteOptions:
     let: Document | None = None
     bypass_validation: bool = False
     keep_timestamps: bool = False
+    now: DatetimeMS | None = None
+    """The present for all of them; None: each asks for it."""
 
 
 class UpdateCommand(Command):
@@ -213,6 +215,7 @@ def read_update_request(
     namespace = fields.take_namespace()
     ordered = fields.take_bool("ordered", default=True, exact=True)
     options = WriteOptions(
+        now=now_of(services),
         let=fields.take_document("let", default=None),
         bypass_validation=fields.take_bool("bypassDocumentValidation", default=False),
         keep_timestamps=fields.take_bool("bypassEmptyTsReplacement", default=False, exact=True),
@@ -297,6 +300,8 @@ def prepare_update(
     collection: Collection | None = services.catalog.get(namespace)
     collation = statement_collation(statement.collation, collection)
     variables: dict[str, Any] = let_variables(services, options.let)
+    if options.now is not None:
+        variables["NOW"] = options.now
     if statement.constants is not None:
         if not isinstance(statement.update, list):
             raise Location(51198, "Constant values may only be specified for pipeline updates")
@@ -401,13 +406,14 @@ class Changer:
         self._update = update
         self._matcher = matcher
         self._options = options
+        self._now = now_of(services) if options.now is None else options.now
         self._validator: tuple[Mapping[str, Any], Validator] | None = None
 
     def change(
         self, transaction: Transaction, collection: Collection, record_key: bytes, raw: bytes, document: Document
     ) -> tuple[Document, bool]:
         """Update one document; returns it as it is now, and whether it changed."""
-        new, changed = self._update.apply(document, matched_filter=self._matcher, now=now_of(self._services))
+        new, changed = self._update.apply(document, matched_filter=self._matcher, now=self._now)
         if not changed:
             return document, False
         self._check(collection, new, before=document)
@@ -417,7 +423,7 @@ class Changer:
     def insert(self, transaction: Transaction, collection: Collection) -> Document:
         """Insert the document that an upsert makes."""
         base = self._update.upsert_base(self._matcher)
-        new, _ = self._update.apply(base, is_insert=True, now=now_of(self._services))
+        new, _ = self._update.apply(base, is_insert=True, now=self._now)
         if "_id" not in new:
             new = {"_id": base["_id"] if "_id" in base else ObjectId(new_object_id()), **new}
         elif next(iter(new)) != "_id":
@@ -435,5 +441,5 @@ class Changer:
         if self._options.bypass_validation or collection.validator is None:
             return
         if self._validator is None or self._validator[0] is not collection.options:
-            self._validator = (collection.options, Validator(collection))
+            self._validator = (collection.options, Validator(collection, self._now))
         self._validator[1].check(new, before=before)

@@ -46,7 +46,12 @@ def check_view(catalog: Catalog, namespace: Namespace, options: Document) -> Non
             raise InvalidNamespace(f"{name} cannot be used in a view definition")
     parse_pipeline(
         pipeline,
-        PipelineContext(namespace=namespace, collation=None if collation is None else Collation.parse(collation)),
+        PipelineContext(
+            namespace=namespace,
+            collation=None if collation is None else Collation.parse(collation),
+            # Whether the server can give it is seen when the view is read.
+            variables={"CLUSTER_TIME": None},
+        ),
     )
     for name in _others(pipeline):
         _refuse_circle(catalog, namespace, Namespace(namespace.database, name), set())

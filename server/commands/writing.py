@@ -174,7 +174,8 @@ def check_id(identity: Any) -> None:
 class Validator:
     """The rule that the documents of a collection keep to."""
 
-    def __init__(self, collection: Collection) -> None:
+    def __init__(self, collection: Collection, now: DatetimeMS) -> None:
+        """`now` is what the rule takes for the present."""
         rule = collection.validator
         options = collection.options
         self.level = options.get("validationLevel", "strict")
@@ -184,7 +185,7 @@ class Validator:
         self._is_buckets = collection.is_buckets and collection.timeseries is not None
         self._matches: Callable[[Document], bool] | None = None
         if rule and self.level != "off":
-            self._matches = parse_filter(rule, collator=collection.collation).compile({})
+            self._matches = parse_filter(rule, collator=collection.collation).compile({"NOW": now})
 
     @property
     def is_open(self) -> bool:
@@ -252,7 +253,7 @@ async def insert_documents(
     errors = WriteErrors()
     collection = await ensure_collection(services, namespace)
     check_writable(namespace)
-    validator = Validator(collection)
+    validator = Validator(collection, now_of(services))
     fill = _timestamps(services) if fill_timestamps else None
     ready: list[tuple[int, bytes]] = []
     for position, raw in enumerate(raws):

@@ -4,6 +4,7 @@ import datetime as dt
 from typing import Any
 
 import pytest
+from pymongo import UpdateMany
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
@@ -365,3 +366,35 @@ def test_explain_shows_the_stages_that_run(rows: Database[Document]) -> None:
     ]
     (group,) = explained({"$group": {"_id": "$third"}}, verbosity="executionStats")
     assert (group["nReturned"], group["usedDisk"], group["spills"]) == (3, False, 0)
+
+
+def test_the_present_in_commands(rows: Database[Document]) -> None:
+    past: Document = {"$expr": {"$lt": ["$d", "$$NOW"]}}
+    for refused in ({"count": "c", "query": past}, {"distinct": "c", "key": "a", "query": {"$or": [past]}}):
+        with pytest.raises(OperationFailure) as failure:
+            rows.command(refused)
+        assert failure.value.code == 51144
+    # What only looks like the variable is a string.
+    assert rows.c.count_documents({"a": "$$NOW"}) == 0
+    rows.create_collection("checked", validator=past)
+    rows.checked.insert_one({"d": dt.datetime(2000, 1, 1)})
+    with pytest.raises(OperationFailure) as failure:
+        rows.checked.insert_one({"d": dt.datetime(2200, 1, 1)})
+    assert failure.value.code == 121
+    stamp = [{"$set": {"t": "$$NOW"}}]
+    rows.c.bulk_write([UpdateMany({"_id": {"$lt": 10}}, stamp), UpdateMany({"_id": {"$gte": 10}}, stamp)])
+    assert len(rows.c.distinct("t")) == 1
+    rows.command({"create": "v", "viewOn": "c", "pipeline": [{"$set": {"t": "$$CLUSTER_TIME"}}]})
+    with pytest.raises(OperationFailure) as failure:
+        list(rows.v.find())
+    assert failure.value.code == 10071200
+
+
+def test_statistics_of_queries_are_not_gathered(database: Database[Document]) -> None:
+    admin = database.client.admin
+    assert list(admin.aggregate([{"$queryStats": {}}])) == []
+    with pytest.raises(OperationFailure) as failure:
+        database.aggregate([{"$queryStats": {}}])
+    assert failure.value.code == 73
+    with pytest.raises(OperationFailure):
+        admin.aggregate([{"$queryStats": {"transformIdentifiers": {"algorithm": "md5"}}}])
