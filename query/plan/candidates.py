@@ -88,7 +88,10 @@ def possible(collection: Collection, wanted: Wanted, indexes: Sequence[IndexSpec
     """The indexes worth reading, untried."""
     predicates = conjuncts(wanted.matcher)
     found = []
+    named = _first_names(predicates, wanted)
     for index in indexes:
+        if named is not None and index.kind == "btree" and index.paths[0].partition(".")[0] not in named:
+            continue
         if not usable(index, predicates, wanted):
             continue
         for maker in makers(index, collation_document(wanted), predicates):
@@ -101,6 +104,17 @@ def possible(collection: Collection, wanted: Wanted, indexes: Sequence[IndexSpec
             if narrowed or sorts or fewer:
                 found.append(candidate)
     return found
+
+
+def _first_names(predicates: Sequence[MatchNode], wanted: Wanted) -> set[str] | None:
+    """The fields of the top level that filter and order speak of: other ones lead to nothing. None where any may."""
+    paths: set[str] = set() if wanted.sort is None else set(wanted.sort.fields)
+    for predicate in predicates:
+        fields = predicate.fields()
+        if fields is None:
+            return None
+        paths |= fields
+    return {path.partition(".")[0] for path in paths}
 
 
 def ranked(found: Sequence[Candidate], snapshot: Snapshot) -> list[Candidate]:
@@ -224,23 +238,31 @@ class Alternatives:
 
 
 def alternatives(
-    collection: Collection, wanted: Wanted, snapshot: Snapshot, indexes: Sequence[IndexSpec]
+    collection: Collection,
+    wanted: Wanted,
+    snapshot: Snapshot,
+    indexes: Sequence[IndexSpec],
+    cache: PlanCache | None = None,
 ) -> Alternatives | None:
     """A disjunction, each branch read by an index of its own; None where some branch has none."""
     for predicate in conjuncts(wanted.matcher):
         if not isinstance(predicate, Or):
             continue
-        found = [_best(collection, of_branch(branch, wanted), snapshot, indexes) for branch in predicate.children()]
-        chosen = [candidate for candidate in found if candidate is not None]
-        if len(chosen) < len(found):
+        # A branch beside other conditions is no query of its own.
+        kept = cache if predicate is wanted.matcher else None
+        found = [
+            _best(collection, of_branch(branch, wanted), snapshot, indexes, kept) for branch in predicate.children()
+        ]
+        best = [candidate for candidate in found if candidate is not None]
+        if len(best) < len(found):
             continue
         if wanted.sort is not None:
-            merged = [(one.index, one.exploded or explode(one.bounds, one.index, wanted)) for one in chosen]
+            merged = [(one.index, one.exploded or explode(one.bounds, one.index, wanted)) for one in best]
             whole = [(index, scans) for index, scans in merged if scans is not None]
             if len(whole) == len(merged) and sum(len(scans) for _, scans in whole) <= SCANS_MAX:
                 source = merged_source(collection, whole, wanted, wanted.matcher, enough=wanted.enough)
                 return Alternatives(source, sorts=True)
-        scans = [IndexScan(collection, one.index, one.bounds) for one in chosen]
+        scans = [IndexScan(collection, one.index, one.bounds) for one in best]
         enough = wanted.enough if wanted.sort is None else None
         for scan in scans:
             scan.rows_hint = enough
@@ -248,7 +270,14 @@ def alternatives(
     return None
 
 
-def _best(collection: Collection, wanted: Wanted, snapshot: Snapshot, indexes: Sequence[IndexSpec]) -> Candidate | None:
+def _best(
+    collection: Collection,
+    wanted: Wanted,
+    snapshot: Snapshot,
+    indexes: Sequence[IndexSpec],
+    cache: PlanCache | None,
+) -> Candidate | None:
     """The best index that a branch is narrowed by; one that gives the order before others."""
-    found = [one for one in candidates(collection, wanted, snapshot, indexes) if not one.bounds.fields[0].unbounded]
-    return next((one for one in found if one.sorts), found[0] if found else None)
+    found = [one for one in possible(collection, wanted, indexes) if not one.bounds.fields[0].unbounded]
+    found = [one for one in found if one.sorts] or found
+    return next(iter(chosen(collection, wanted, snapshot, found, cache)), None)

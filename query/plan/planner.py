@@ -100,7 +100,7 @@ def plan_find(
         if plans:
             roots = [_shaped(scan_of(collection, one, wanted), wanted, sorted_already=one.sorts) for one in plans]
             return Planned(_whole(roots[0], wanted), roots[1:], index=plans[0].index.name)
-        either = alternatives(collection, wanted, snapshot, indexes)
+        either = alternatives(collection, wanted, snapshot, indexes, cache)
         if either is not None:
             return Planned(_whole(_shaped(either.source, wanted, sorted_already=either.sorts), wanted), [])
     elif hinted is not None:

@@ -1,6 +1,7 @@
 """`aggregate`, `count` and `distinct`: what is computed from documents."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from ...common.numbers import is_number
 from ...common.ordering import order_key
 from ...common.paths import path_values, split_path
 from ...common.values import MISSING, Document, decode, encode
+from ...protocol.documents import elements
 from ...query.match.base import AlwaysTrue
 from ...query.plan.index_scans import IndexScan
 from ...query.plan.nodes import PlanNode
@@ -77,6 +79,8 @@ class AggregateRequest:
             self.collectionless = True
         self.explain = _plain_bool(fields, "explain", default=False)
         self.pipeline = check_pipeline(fields)
+        if self.pipeline and "$planCacheStats" in self.pipeline[0]:
+            _check_options_once(request.raw, ("pipeline", "0", "$planCacheStats"))
         if request.generic.api_strict:
             self._check_strict()
         if "cursor" not in request.body and not self.explain and not explained:
@@ -126,6 +130,24 @@ class AggregateRequest:
                 if first
                 else "{aggregate: 1} is not valid for an empty pipeline."
             )
+
+
+def _check_options_once(raw: bytes, path: Sequence[str]) -> None:
+    """Refuse a document within a raw request that holds a field twice, which nothing shows once it is decoded.
+
+    Raises:
+        FailedToParse
+    """
+    for part in path:
+        found = next(
+            (raw[start:end] for kind, name, start, end in elements(raw) if name == part and kind in (3, 4)), None
+        )
+        if found is None:
+            return
+        raw = found
+    names = [name for _, name, _, _ in elements(raw)]
+    if len(set(names)) < len(names):
+        raise FailedToParse(f"{path[-1]} parameters object may contain a field only once")
 
 
 def _plain_bool(fields: Fields, name: str, *, default: bool) -> bool:

@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+from bson import Regex
+
 from ...catalog.collections import Collection
 from ...common.errors import FailedToParse, TypeMismatch
 from ...common.values import Document, type_name
@@ -164,12 +166,23 @@ def prepare_find_and_modify(services: Services, asked: FindAndModifyRequest) -> 
     """
     prepared = prepare_update(services, asked.namespace, asked.statement(), asked.options)
     wanted = prepared.selection.wanted
-    wanted.sort = find_sort(asked.sort)
+    # A query for one `_id` has no order to speak of, and MongoDB does not look at what was asked for.
+    wanted.sort = None if asked.hint is None and names_one_id(asked.query) else find_sort(asked.sort)
     natural = asked.sort.get("$natural")
     wanted.natural = 0 if natural is None else int(natural)
     # A projection that cannot be is refused before anything is changed.
     _projection(asked, prepared.selection)
     return prepared
+
+
+def names_one_id(query: Document) -> bool:
+    """Whether a query is that for one `_id` and nothing else."""
+    if list(query) != ["_id"]:
+        return False
+    value = query["_id"]
+    if isinstance(value, dict):
+        return not next(iter(value), "").startswith("$")
+    return not isinstance(value, list | Regex) and value is not None
 
 
 def _projection(asked: FindAndModifyRequest, selection: Selection) -> Any:

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 from bson import Decimal128, Int64
+from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
 from pymongo.database import Database
+from pymongo.errors import OperationFailure
 
 Document = dict[str, Any]
 
@@ -154,6 +156,20 @@ def test_plans_that_won_are_remembered(things: Collection[Document]) -> None:
     assert len(cached(things)) == 2
 
 
+def test_branches_are_remembered_apart(things: Collection[Document]) -> None:
+    things.create_index("a")
+    things.create_index("b")
+    either = {"$or": [{"a": 3, "b": 1}, {"b": 5, "a": {"$gt": 7}}]}
+    expected = [c for c in range(200) if (c % 10 == 3 and c % 7 == 1) or (c % 7 == 5 and c % 10 > 7)]
+    for _ in range(3):
+        assert sorted(row["c"] for row in things.find(either)) == expected
+    assert [entry["createdFromQuery"]["query"] for entry in cached(things)] == [
+        {"$and": [{"a": {"$eq": 3}}, {"b": {"$eq": 1}}]},
+        {"$and": [{"b": {"$eq": 5}}, {"a": {"$gt": 7}}]},
+    ]
+    assert all(entry["isActive"] for entry in cached(things))
+
+
 def test_plans_are_forgotten(things: Collection[Document]) -> None:
     things.create_index("a")
     things.create_index("b")
@@ -191,8 +207,6 @@ def test_a_plan_that_got_worse_is_tried_again(things: Collection[Document]) -> N
 
 
 def test_statistics_of_plans_that_are_none(database: Database[Document]) -> None:
-    from pymongo.errors import OperationFailure
-
     with pytest.raises(OperationFailure) as missing:
         database.missing.aggregate([{"$planCacheStats": {}}])
     assert missing.value.code == 50933
@@ -293,3 +307,12 @@ def test_pipelines_decode_what_they_need(things: Collection[Document]) -> None:
     found = {row["_id"]: row["n"] for row in things.aggregate(command["pipeline"])}
     assert found == {b: sum(c for c in range(200) if c % 7 == b) for b in range(7)}
     assert [row["n"] for row in things.aggregate([{"$match": {"b": 3}}, {"$count": "n"}])] == [29]
+
+
+def test_an_option_of_the_statistics_stands_once(database: Database[Document]) -> None:
+    database.c.insert_one({})
+    body = b"\x08allHosts\0\0" * 2
+    twice = RawBSONDocument((len(body) + 5).to_bytes(4, "little") + body + b"\0")
+    with pytest.raises(OperationFailure) as caught:
+        database.command({"aggregate": "c", "pipeline": [{"$planCacheStats": twice}], "cursor": {}})
+    assert caught.value.code == 9

@@ -226,3 +226,13 @@ def test_concurrent_increments_lose_nothing(database: Database[Document]) -> Non
     found = database.c.find_one()
     assert found is not None
     assert found["n"] == 160
+
+
+def test_the_order_of_one_id_is_not_looked_at(database: Database[Document]) -> None:
+    database.c.insert_many([{"_id": 1}, {"_id": 2}])
+    asked = {"findAndModify": "c", "sort": {"key": "value"}, "update": {"$set": {"x": 1}}}
+    assert database.command({**asked, "query": {"_id": 1}})["value"] == {"_id": 1}
+    for query in ({"_id": {"$gt": 0}}, {"x": 1}, {"_id": 1, "x": 1}):
+        with pytest.raises(OperationFailure) as caught:
+            database.command({**asked, "query": query})
+        assert caught.value.code == 15974
