@@ -15,6 +15,7 @@ import click
 from ..common.config import SETTINGS, Config, ConfigError, config_from
 from ..common.limits import SERVER_VERSION
 from ..storage.errors import StorageError
+from .shutdown import Shutdown
 from .tools import WithSubcommands
 from .version import package_version
 
@@ -45,9 +46,8 @@ async def serve(config: Config) -> None:
     # The writer's thread wants its turn as soon as its commit is on disk: those who wait for it are many.
     sys.setswitchinterval(_SWITCH_SECONDS)
     loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    shutdown = Shutdown(loop, config.pid_file)
+    shutdown.listen()
     async with open_services(config) as services:
         loop.set_exception_handler(
             lambda _, failure: services.logger.error(
@@ -57,7 +57,8 @@ async def serve(config: Config) -> None:
                 exc_info=failure.get("exception"),
             )
         )
-        services.request_shutdown = stop.set
+        services.request_shutdown = shutdown.request
+        shutdown.services = services
         loop.add_signal_handler(signal.SIGHUP, _reload_certificates, services)
         dispatcher = Dispatcher(FIRST_COMMANDS)
         listener = Listener(services, dispatcher)
@@ -76,9 +77,10 @@ async def serve(config: Config) -> None:
         dispatcher.complete(services.commands)
         # What was loaded stays; the collector need not look at it again.
         gc.freeze()
-        await stop.wait()
+        await shutdown.requested()
         services.logger.info("Shutting down", component="CONTROL", id=23377, ctx="main")
         await listener.stop()
+    shutdown.done()
 
 
 def _reload_certificates(services: "Services") -> None:

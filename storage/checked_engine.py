@@ -147,6 +147,10 @@ class CheckedEngine(Engine):
         assert size >= 0, size
         return size
 
+    def finish_writes(self) -> None:
+        """See `Engine.finish_writes`."""
+        self._inner.finish_writes()
+
     def close(self) -> None:
         """See `Engine.close`."""
         self._inner.close()

@@ -99,5 +99,9 @@ class Engine(ABC):
         """Bytes that the store takes on disk."""
 
     @abstractmethod
+    def finish_writes(self) -> None:
+        """Make durable what is queued, held or not, and take no more; any thread."""
+
+    @abstractmethod
     def close(self) -> None:
         """Finish what is queued, and let go of the folder."""

@@ -128,6 +128,10 @@ class LmdbEngine(Engine):
         """See `Engine.size_bytes`."""
         return int(self._environment.info()["last_pgno"] + 1) * int(self._environment.stat()["psize"])
 
+    def finish_writes(self) -> None:
+        """See `Engine.finish_writes`."""
+        self.writer.close()
+
     def close(self) -> None:
         """See `Engine.close`."""
         self.writer.close()

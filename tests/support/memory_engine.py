@@ -81,5 +81,8 @@ class MemoryEngine(Engine):
     def size_bytes(self) -> int:
         return sum(len(key) + len(value) for pairs in self._tables.values() for key, value in pairs.items())
 
+    def finish_writes(self) -> None:
+        self._closed = True
+
     def close(self) -> None:
         self._closed = True
