@@ -24,8 +24,8 @@ from ..common.errors import (
 )
 from ..common.values import Document, decode, encode
 from ..storage.engine import Engine, Snapshot, Transaction
-from ..storage.keys import after
-from . import documents
+from ..storage.keys import after, number_key
+from . import documents, packs
 from .collections import Collection, Kind
 from .garbage import next_id, note_garbage, sweep_slice
 from .index_conflicts import is_new_index
@@ -530,6 +530,8 @@ class Catalog:
         if collection.kind == "collection":
             note_garbage(transaction, collection.id, "records")
             transaction.delete("meta", documents.stats_key(collection))
+            if collection.packed:
+                transaction.delete("meta", packs.saved_key(number_key(collection.id)))
         for index in collection.indexes:
             self._forget_index(transaction, index)
 

@@ -66,6 +66,12 @@ def write_stats(transaction: Transaction, collection: Collection, stats: Stats) 
     transaction.put("meta", stats_key(collection), packed)
 
 
+def stored_bytes(snapshot: Snapshot, collection: Collection) -> int:
+    """Bytes of the documents of a collection as they are stored: those in packs are smaller."""
+    size = read_stats(snapshot, collection).data_bytes
+    return max(size - packs.saved_bytes(snapshot, number_key(collection.id)), 0) if collection.packed else size
+
+
 def recount(transaction: Transaction, collection: Collection) -> None:
     """Make the counts of a collection anew from its records."""
     stats = Stats(next_record=read_stats(transaction, collection).next_record)

@@ -214,6 +214,7 @@ class Packer:
             for key, _ in rows[:-1]:
                 transaction.delete("records", key)
             transaction.put("records", last, value)
+            packs.note_saved(transaction, number_key(collection.id), sum(len(raw) for _, raw in rows) - len(value))
             packed += len(rows)
         return packed
 

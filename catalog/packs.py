@@ -29,6 +29,7 @@ RAW_BYTES_MAX: Final = 64 * 1024
 """So many bytes of documents make a pack, since one bucket of it cannot be read without the others."""
 COUNT_MAX: Final = 256
 
+_SAVED_PREFIX: Final = b"packed"
 _MARK: Final = b"PK\x01\xff"
 _HEAD: Final = struct.Struct("<4s12sH8s")
 _STAMP: Final = slice(18, 26)
@@ -223,7 +224,26 @@ def loosen(transaction: Transaction, prefix: bytes, record_key: bytes) -> None:
     found = covering(transaction, prefix, key)
     if found is not None:
         # The last of them takes the place of the pack.
-        transaction.put_many("records", [(prefix + own, raw) for own, raw in members(*found)])
+        rows = members(*found)
+        transaction.put_many("records", [(prefix + own, raw) for own, raw in rows])
+        note_saved(transaction, prefix, len(found[1]) - sum(len(raw) for _, raw in rows))
+
+
+def saved_key(prefix: bytes) -> bytes:
+    """Where is kept how many bytes the packs of a collection are smaller than their documents."""
+    return _SAVED_PREFIX + prefix
+
+
+def saved_bytes(snapshot: Snapshot, prefix: bytes) -> int:
+    """How many bytes the packs of a collection are smaller than their documents."""
+    stored = snapshot.get("meta", saved_key(prefix))
+    return 0 if stored is None else int.from_bytes(stored, "big")
+
+
+def note_saved(transaction: Transaction, prefix: bytes, more: int) -> None:
+    """Packs were made, or taken apart (`more` is negative then)."""
+    saved = max(saved_bytes(transaction, prefix) + more, 0)
+    transaction.put("meta", saved_key(prefix), saved.to_bytes(8, "big"))
 
 
 def record_key(bucket_id: bytes) -> bytes:

@@ -137,12 +137,13 @@ class DbStats(Command):
         engine: Engine = services.engine
         found = catalog.list_collections(request.database)
         stored = [collection for collection in found if not collection.is_view]
-        objects = data_bytes = index_size = 0
+        objects = data_bytes = stored_bytes = index_size = 0
         with engine.snapshot() as snapshot:
             for collection in stored:
                 count, size = catalog.counts(collection, snapshot)
                 objects += count
                 data_bytes += size
+                stored_bytes += documents.stored_bytes(snapshot, collection)
                 index_size += all_index_bytes(snapshot, collection, count)
         answer: Document = {
             "db": request.database,
@@ -151,7 +152,7 @@ class DbStats(Command):
             "objects": Int64(objects),
             "avgObjSize": data_bytes / objects if objects else 0.0,
             "dataSize": data_bytes / scale,
-            "storageSize": data_bytes / scale,
+            "storageSize": stored_bytes / scale,
         }
         if free:
             answer["freeStorageSize"] = 0.0
@@ -159,7 +160,7 @@ class DbStats(Command):
         answer["indexSize"] = index_size / scale
         if free:
             answer["indexFreeStorageSize"] = 0.0
-        answer["totalSize"] = (data_bytes + index_size) / scale
+        answer["totalSize"] = (stored_bytes + index_size) / scale
         if free:
             answer["totalFreeStorageSize"] = 0.0
         answer["scaleFactor"] = Int64(scale)

@@ -6,6 +6,7 @@ from typing import Any, Final
 from bson import DatetimeMS, Int64
 
 from ...catalog.collections import Collection
+from ...catalog.documents import stored_bytes
 from ...common.errors import (
     BadValue,
     CommandNotSupportedOnView,
@@ -317,6 +318,7 @@ def storage_stats(services: Services, collection: Collection, snapshot: Snapshot
     """What a collection takes."""
     count, size = services.catalog.counts(collection, snapshot)
     total_index = all_index_bytes(snapshot, collection, count)
+    stored = stored_bytes(snapshot, collection)
     row: Document = {
         "size": size // scale,
         "count": count,
@@ -325,14 +327,14 @@ def storage_stats(services: Services, collection: Collection, snapshot: Snapshot
         row["avgObjSize"] = size // count
     row |= {
         "numOrphanDocs": 0,
-        "storageSize": size // scale,
+        "storageSize": stored // scale,
         "freeStorageSize": 0,
         "capped": collection.capped,
         "nindexes": len(collection.indexes),
         "indexDetails": {},
         "indexBuilds": [index.name for index in collection.indexes if index.building],
         "totalIndexSize": total_index // scale,
-        "totalSize": (size + total_index) // scale,
+        "totalSize": (stored + total_index) // scale,
         "indexSizes": {index.name: index_bytes(snapshot, index, count) // scale for index in collection.indexes},
         "scaleFactor": scale,
     }

@@ -63,6 +63,7 @@ def check(snapshot: Snapshot, collection: Collection, model: dict[bytes, bytes],
     assert list(documents.scan(snapshot, collection, reverse=True)) == rows[::-1]
     stats = documents.read_stats(snapshot, collection)
     assert (stats.count, stats.data_bytes) == (len(rows), sum(len(raw) for _, raw in rows))
+    assert documents.stored_bytes(snapshot, collection) == sum(map(len, stored(snapshot, collection)))
     for number in range(60):
         key = documents.clustered_key(collection, bucket(number))
         assert documents.fetch(snapshot, collection, key) == model.get(key)

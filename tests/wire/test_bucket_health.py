@@ -43,7 +43,12 @@ def test_what_is_counted(database: Database[Document]) -> None:
     assert report["documentBytesPerValue"] > 0.5
     assert report["packedBuckets"] == 0
     stored = report["storedBytesPerValue"]
+    sizes = database.command("collStats", "cpu")
+    assert sizes["storageSize"] == sizes["size"]
     database.command("compact", "cpu")
+    sizes = database.command("collStats", "cpu")
+    assert sizes["storageSize"] < sizes["size"]
+    assert database.command("dbStats")["storageSize"] < database.command("dbStats")["dataSize"]
     report = database.command("bucketHealth", "cpu")
     assert report["packedBuckets"] == 4
     assert report["storedBytesPerValue"] < stored
