@@ -22,8 +22,8 @@ from .packs import Members
 
 PASS_MS: Final = 5000
 """So long between two looks for what can be packed."""
-FRESH_MIN: Final = 16
-"""Fewer new buckets than this are not looked for."""
+CLOSED_MIN: Final = 16
+"""For fewer buckets that were closed since the last pass than this, or than a quarter of the active ones, there is none."""
 
 _STEP_BYTES: Final = 2 * 1024 * 1024
 _LEFT_LOOSE: Final = packs.RAW_BYTES_MAX // 2
@@ -62,6 +62,21 @@ class Step:
     resume: bytes | None = None
 
 
+@dataclass(slots=True)
+class _Loose:
+    """What is known of the loose buckets of a collection.
+
+    Attributes:
+        count: about how many there are, active ones included. Nothing is known of those that were there at the start.
+        low: no loose one lies before this record key.
+        left: how many the last pass found no neighbours for.
+    """
+
+    count: int = 0
+    low: bytes = b""
+    left: int = 0
+
+
 class Packer:
     """The background task, and what it remembers of each collection."""
 
@@ -86,8 +101,7 @@ class Packer:
         self._clock = clock
         self._buckets = buckets
         self._logger = logger
-        self._loose: dict[int, tuple[int, bytes]] = {}
-        """By collection: about how many buckets are loose, and no loose one lies before this record key."""
+        self._loose: dict[int, _Loose] = {}
         self._one_at_a_time = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self.packed = 0
@@ -121,16 +135,15 @@ class Packer:
             if not collection.packed:
                 continue
             fresh = active.fresh(collection)
-            if fresh is not None:
-                self._note(collection, *fresh)
-            count, _ = self._loose.get(collection.id, (0, b""))
-            if fresh is not None and count - len(active.active_ids(collection)) >= FRESH_MIN:
-                await self.pack(collection, active.active_ids(collection))
-
-    def _note(self, collection: Collection, count: int, lowest: bytes) -> None:
-        """There are more loose buckets. Nothing is known of those that were there at the start."""
-        before, low = self._loose.get(collection.id, (0, b""))
-        self._loose[collection.id] = (before + count, min(low, packs.record_key(lowest)))
+            if fresh is None:
+                continue
+            loose = self._loose.setdefault(collection.id, _Loose())
+            loose.count += fresh[0]
+            loose.low = min(loose.low, packs.record_key(fresh[1]))
+            ids = active.active_ids(collection)
+            if loose.count - len(ids) - loose.left >= max(CLOSED_MIN, len(ids) // 4):
+                await self.pack(collection, ids)
+                loose.left = max(loose.count - len(ids), 0)
 
     async def pack(self, collection: Collection, active: Set[bytes] = frozenset(), *, everything: bool = False) -> int:
         """Pack the buckets of a collection; returns how many.
@@ -140,8 +153,9 @@ class Packer:
             everything: from the first one on, and however few lie beside each other.
         """
         async with self._one_at_a_time:
-            low = b"" if everything else self._loose.get(collection.id, (0, b""))[1]
-            resume: bytes | None = low
+            loose = self._loose.setdefault(collection.id, _Loose())
+            noted = loose.low
+            resume: bytes | None = b"" if everything else noted
             skipped: bytes | None = None
             packed = 0
             while resume is not None:
@@ -150,13 +164,10 @@ class Packer:
                     packed += await self._engine.write_beside(partial(self._put, collection=collection, step=step))
                 skipped = skipped if skipped is not None else step.skipped
                 resume = step.resume
-            count, noted = self._loose.get(collection.id, (0, b""))
-            # Buckets that were noted meanwhile keep their place.
-            lowest = skipped if skipped is not None else packs.record_key(b"\xff" * 12)
-            self._loose[collection.id] = (
-                max(count - packed, 0),
-                lowest if noted == low or everything else min(noted, lowest),
-            )
+            loose.count = max(loose.count - packed, 0)
+            # What was noted meanwhile is looked for in the next pass.
+            if loose.low == noted:
+                loose.low = skipped if skipped is not None else packs.record_key(b"\xff" * 12)
             self.packed += packed
             return packed
 

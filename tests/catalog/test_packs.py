@@ -149,6 +149,43 @@ async def test_active_buckets_and_small_remainders_stay_loose(
     assert await made.pack(collection) > 0
 
 
+async def test_passes_come_with_enough_closed_buckets(engine: Engine, buckets: tuple[Catalog, Collection]) -> None:
+    catalog, collection = buckets
+
+    class Active:
+        ids: set[bytes]
+        news: tuple[int, bytes] | None
+
+        def active_ids(self, collection: Collection) -> set[bytes]:
+            return self.ids
+
+        def fresh(self, collection: Collection) -> tuple[int, bytes] | None:
+            return self.news
+
+    active = Active()
+    wanted = [True]
+    made = Packer(engine, catalog, TestClock(0), lambda: active, None, lambda: wanted[0])
+    raws = [bucket(number) for number in range(40)]
+    keys = await engine.write(lambda transaction: documents.insert_many(transaction, collection, raws))
+    active.ids, active.news = {key[1:] for key in keys[15:]}, (40, keys[0][1:])
+    await made._look_around()
+    assert made.packed == 0
+    active.ids, active.news = {key[1:] for key in keys[30:]}, None
+    await made._look_around()
+    assert made.packed == 0
+    # None is new, and no more than these were closed.
+    active.news = (0, keys[0][1:])
+    wanted[0] = False
+    await made._look_around()
+    assert made.packed == 0
+    wanted[0] = True
+    await made._look_around()
+    assert 20 < made.packed <= 30
+    before = made.packed
+    await made._look_around()
+    assert made.packed == before
+
+
 async def test_what_was_changed_while_it_was_compressed_is_not_packed(
     engine: Engine, buckets: tuple[Catalog, Collection]
 ) -> None:
