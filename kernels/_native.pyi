@@ -650,38 +650,37 @@ def unpack_columns_beside(
     """`unpack_columns` of some buckets on each of up to so many threads; together they are all buckets, in order."""
 
 @final
-class GroupSums:
-    """The sums of groups. Groups are numbered slots; rows from `starts[i]` to `stops[i]` belong to `slots[i]`.
+class GroupRuns:
+    """Which rows belong to which groups: rows from `starts[i]` to `stops[i]` to the slot `slots[i]`."""
 
-    Raises:
-        ValueError: a run leaves the rows, or a slot is not below `groups`.
-    """
-
-    def add_whole(
-        self,
+    def __new__(
+        cls,
+        rows: int,
         groups: int,
-        wide: bool,
-        values: NDArray[np.int64],
-        present: NDArray[np.bool_] | None,
         starts: NDArray[np.int64],
         stops: NDArray[np.int64],
         slots: NDArray[np.int64],
+    ) -> GroupRuns:
+        """Check the runs.
+
+        Raises:
+            ValueError: a run leaves the rows, or a slot is not below `groups`.
+        """
+
+@final
+class GroupSums:
+    """The sums of groups. Columns have as many rows as the runs that come with them, else a ValueError is raised."""
+
+    def add_whole(
+        self, runs: GroupRuns, wide: bool, values: NDArray[np.int64], present: NDArray[np.bool_] | None
     ) -> None:
         """Take whole numbers, of 64 bits if `wide`. Lets other threads run."""
 
-    def add_doubles(
-        self,
-        groups: int,
-        values: NDArray[np.float64],
-        present: NDArray[np.bool_] | None,
-        starts: NDArray[np.int64],
-        stops: NDArray[np.int64],
-        slots: NDArray[np.int64],
-    ) -> bool:
+    def add_doubles(self, runs: GroupRuns, values: NDArray[np.float64], present: NDArray[np.bool_] | None) -> bool:
         """Take doubles; False, and nothing done, where `within_sums` says no. Lets other threads run."""
 
-    def add_constant(self, groups: int, value: int, counts: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        """Take a whole number `counts[i]` times for `slots[i]`."""
+    def add_constant(self, runs: GroupRuns, value: int) -> None:
+        """Take a whole number for every row."""
 
     def kept(self, slot: int) -> tuple[str, bool, list[float], float, bool, int]:
         """Sum of the whole numbers, whether any was wide, doubles whose exact sum is that of the finite doubles, the sum of
@@ -698,17 +697,9 @@ def within_sums(values: NDArray[np.float64]) -> bool:
 
 @final
 class GroupSpreads:
-    """Standard deviations of groups, by Welford's recurrence; runs, slots and errors as for `GroupSums`."""
+    """Standard deviations of groups, by Welford's recurrence; errors as for `GroupSums`."""
 
-    def add(
-        self,
-        groups: int,
-        values: NDArray[np.float64],
-        present: NDArray[np.bool_] | None,
-        starts: NDArray[np.int64],
-        stops: NDArray[np.int64],
-        slots: NDArray[np.int64],
-    ) -> None:
+    def add(self, runs: GroupRuns, values: NDArray[np.float64], present: NDArray[np.bool_] | None) -> None:
         """Take doubles. Lets other threads run."""
 
     def results(self, start: int, stop: int) -> list[tuple[int, float, float]]:
@@ -716,31 +707,16 @@ class GroupSpreads:
 
 @final
 class GroupExtremes:
-    """The least or greatest values of groups; runs, slots and errors as for `GroupSums`."""
+    """The least or greatest values of groups; errors as for `GroupSums`."""
 
     def __new__(cls, greatest: bool) -> GroupExtremes: ...
     def add_whole(
-        self,
-        groups: int,
-        kind: int,
-        values: NDArray[np.int64],
-        present: NDArray[np.bool_] | None,
-        starts: NDArray[np.int64],
-        stops: NDArray[np.int64],
-        slots: NDArray[np.int64],
+        self, runs: GroupRuns, kind: int, values: NDArray[np.int64], present: NDArray[np.bool_] | None
     ) -> None:
-        """Take int32, int64 or dates, by their type byte."""
+        """Take int32, int64 or dates, by their type byte. Lets other threads run."""
 
-    def add_doubles(
-        self,
-        groups: int,
-        values: NDArray[np.float64],
-        present: NDArray[np.bool_] | None,
-        starts: NDArray[np.int64],
-        stops: NDArray[np.int64],
-        slots: NDArray[np.int64],
-    ) -> None:
-        """Take doubles."""
+    def add_doubles(self, runs: GroupRuns, values: NDArray[np.float64], present: NDArray[np.bool_] | None) -> None:
+        """Take doubles. Lets other threads run."""
 
     def results(self, start: int, stop: int) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64]]:
         """Of each slot the type byte (0 where it has no value), and the value where it is whole or a double."""

@@ -13,6 +13,31 @@ pub struct Span {
     pub slot: usize,
 }
 
+/// Hands each state its rows: the values of a span, and which of them there are.
+fn parts<'a, S, T>(
+    states: &mut [S],
+    values: &'a [T],
+    present: Option<&'a [bool]>,
+    spans: &[Span],
+    mut each: impl FnMut(&mut S, &'a [T], Option<&'a [bool]>),
+) {
+    for span in spans {
+        let rows = span.start..span.stop;
+        if let (Some(values), Some(state)) = (values.get(rows.clone()), states.get_mut(span.slot)) {
+            each(state, values, present.and_then(|present| present.get(rows)));
+        }
+    }
+}
+
+/// The values that there are.
+fn here<'a, T: Copy>(values: &'a [T], present: Option<&'a [bool]>) -> impl Iterator<Item = T> + 'a {
+    values
+        .iter()
+        .enumerate()
+        .filter(move |(at, _)| present.is_none_or(|present| present.get(*at) == Some(&true)))
+        .map(|(_, value)| *value)
+}
+
 /// A larger double could take a sum beyond the doubles on its way.
 const LARGEST: f64 = 1e290;
 
@@ -107,32 +132,23 @@ pub fn add_whole(
     spans: &[Span],
     wide: bool,
 ) {
-    for span in spans {
-        let (Some(values), Some(sum)) =
-            (values.get(span.start..span.stop), sums.get_mut(span.slot))
-        else {
-            continue;
-        };
+    parts(sums, values, present, spans, |sum, values, present| {
         let mut count = values.len();
-        match present.and_then(|present| present.get(span.start..span.stop)) {
-            None if wide => {
-                sum.whole += values.iter().map(|value| i128::from(*value)).sum::<i128>()
+        if present.is_some() {
+            count = 0;
+            for value in here(values, present) {
+                count += 1;
+                sum.whole += i128::from(value);
             }
+        } else if wide {
+            sum.whole += values.iter().map(|value| i128::from(*value)).sum::<i128>();
+        } else {
             // Numbers of 32 bits: as many as memory holds stay within 64.
-            None => sum.whole += i128::from(values.iter().sum::<i64>()),
-            Some(present) => {
-                count = 0;
-                for (value, here) in values.iter().zip(present) {
-                    if *here {
-                        count += 1;
-                        sum.whole += i128::from(*value);
-                    }
-                }
-            }
+            sum.whole += i128::from(values.iter().sum::<i64>());
         }
         sum.count += count as u64;
         sum.wide |= wide && count > 0;
-    }
+    });
 }
 
 /// Whether none of the doubles is so large that a sum might leave the doubles.
@@ -152,26 +168,17 @@ pub fn add_doubles(
     if !within(values) {
         return false;
     }
-    for span in spans {
-        let (Some(values), Some(sum)) =
-            (values.get(span.start..span.stop), sums.get_mut(span.slot))
-        else {
-            continue;
-        };
-        let present = present.and_then(|present| present.get(span.start..span.stop));
-        for (at, value) in values.iter().enumerate() {
-            if present.is_some_and(|present| present.get(at) != Some(&true)) {
-                continue;
-            }
+    parts(sums, values, present, spans, |sum, values, present| {
+        for value in here(values, present) {
             sum.count += 1;
             sum.any_double = true;
             if value.is_finite() {
-                sum.add_double(*value);
+                sum.add_double(value);
             } else {
                 sum.special += value;
             }
         }
-    }
+    });
     true
 }
 
@@ -200,20 +207,15 @@ pub fn add_spread(
     present: Option<&[bool]>,
     spans: &[Span],
 ) {
-    for span in spans {
-        let (Some(values), Some(spread)) = (
-            values.get(span.start..span.stop),
-            spreads.get_mut(span.slot),
-        ) else {
-            continue;
-        };
-        let present = present.and_then(|present| present.get(span.start..span.stop));
-        for (at, value) in values.iter().enumerate() {
-            if present.is_none_or(|present| present.get(at) == Some(&true)) {
-                spread.add(*value);
-            }
-        }
-    }
+    parts(
+        spreads,
+        values,
+        present,
+        spans,
+        |spread, values, present| {
+            here(values, present).for_each(|value| spread.add(value));
+        },
+    );
 }
 
 /// The least or greatest value of one group.
@@ -295,30 +297,23 @@ pub fn extremes_of_whole(
     spans: &[Span],
     wanted: Ordering,
 ) {
-    for span in spans {
-        let (Some(values), Some(extreme)) = (
-            values.get(span.start..span.stop),
-            extremes.get_mut(span.slot),
-        ) else {
-            continue;
-        };
-        let found = match present.and_then(|present| present.get(span.start..span.stop)) {
-            None if wanted == Ordering::Less => values.iter().min().copied(),
-            None => values.iter().max().copied(),
-            Some(present) => {
-                let here = values.iter().zip(present).filter(|(_, here)| **here);
-                let here = here.map(|(value, _)| *value);
-                if wanted == Ordering::Less {
-                    here.min()
-                } else {
-                    here.max()
-                }
+    parts(
+        extremes,
+        values,
+        present,
+        spans,
+        |extreme, values, present| {
+            let found = match (present, wanted) {
+                (None, Ordering::Less) => values.iter().min().copied(),
+                (None, _) => values.iter().max().copied(),
+                (_, Ordering::Less) => here(values, present).min(),
+                _ => here(values, present).max(),
+            };
+            if let Some(found) = found {
+                extreme.take(Extreme::Whole(kind, found), wanted);
             }
-        };
-        if let Some(found) = found {
-            extreme.take(Extreme::Whole(kind, found), wanted);
-        }
-    }
+        },
+    );
 }
 
 /// The same of doubles.
@@ -329,28 +324,25 @@ pub fn extremes_of_doubles(
     spans: &[Span],
     wanted: Ordering,
 ) {
-    for span in spans {
-        let (Some(values), Some(extreme)) = (
-            values.get(span.start..span.stop),
-            extremes.get_mut(span.slot),
-        ) else {
-            continue;
-        };
-        let present = present.and_then(|present| present.get(span.start..span.stop));
-        let mut found: Option<f64> = None;
-        for (at, value) in values.iter().enumerate() {
-            if present.is_some_and(|present| present.get(at) != Some(&true)) {
-                continue;
-            }
+    parts(
+        extremes,
+        values,
+        present,
+        spans,
+        |extreme, values, present| {
             // Of equal values, such as zeros of both signs, the first stays.
-            if found.is_none_or(|found| double_order(*value, found) == wanted) {
-                found = Some(*value);
+            let found = here(values, present).reduce(|found, value| {
+                if double_order(value, found) == wanted {
+                    value
+                } else {
+                    found
+                }
+            });
+            if let Some(found) = found {
+                extreme.take(Extreme::Double(found), wanted);
             }
-        }
-        if let Some(found) = found {
-            extreme.take(Extreme::Double(found), wanted);
-        }
-    }
+        },
+    );
 }
 
 #[cfg(test)]

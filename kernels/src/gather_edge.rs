@@ -13,33 +13,73 @@ use std::cmp::Ordering;
 type Numbers<'py> = PyReadonlyArray1<'py, i64>;
 type Presence<'py> = Option<PyReadonlyArray1<'py, bool>>;
 
-/// The spans of some runs, of which none leaves the rows or names a slot that is not there.
-fn spans(
-    starts: &Numbers<'_>,
-    stops: &Numbers<'_>,
-    slots: &Numbers<'_>,
+/// Runs of rows, of which none leaves the rows or names a slot that is not there.
+#[pyclass(frozen, module = "bucketd.kernels._native")]
+struct GroupRuns {
+    spans: Vec<Span>,
     rows: usize,
     groups: usize,
-) -> PyResult<Vec<Span>> {
-    let (starts, stops, slots) = (starts.as_slice()?, stops.as_slice()?, slots.as_slice()?);
-    if starts.len() != stops.len() || starts.len() != slots.len() {
-        return Err(PyValueError::new_err("runs of different number"));
-    }
-    let wrong = || PyValueError::new_err("a run outside of the rows or groups");
-    starts
-        .iter()
-        .zip(stops)
-        .zip(slots)
-        .map(|((start, stop), slot)| {
-            let span = Span {
-                start: usize::try_from(*start).map_err(|_| wrong())?,
-                stop: usize::try_from(*stop).map_err(|_| wrong())?,
-                slot: usize::try_from(*slot).map_err(|_| wrong())?,
-            };
-            let right = span.start <= span.stop && span.stop <= rows && span.slot < groups;
-            right.then_some(span).ok_or_else(wrong)
+}
+
+#[pymethods]
+impl GroupRuns {
+    #[new]
+    fn new(
+        rows: usize,
+        groups: usize,
+        starts: Numbers<'_>,
+        stops: Numbers<'_>,
+        slots: Numbers<'_>,
+    ) -> PyResult<Self> {
+        let (starts, stops, slots) = (starts.as_slice()?, stops.as_slice()?, slots.as_slice()?);
+        if starts.len() != stops.len() || starts.len() != slots.len() {
+            return Err(PyValueError::new_err("runs of different number"));
+        }
+        let wrong = || PyValueError::new_err("a run outside of the rows or groups");
+        let spans = starts
+            .iter()
+            .zip(stops)
+            .zip(slots)
+            .map(|((start, stop), slot)| {
+                let span = Span {
+                    start: usize::try_from(*start).map_err(|_| wrong())?,
+                    stop: usize::try_from(*stop).map_err(|_| wrong())?,
+                    slot: usize::try_from(*slot).map_err(|_| wrong())?,
+                };
+                let right = span.start <= span.stop && span.stop <= rows && span.slot < groups;
+                right.then_some(span).ok_or_else(wrong)
+            })
+            .collect::<PyResult<_>>()?;
+        Ok(Self {
+            spans,
+            rows,
+            groups,
         })
-        .collect()
+    }
+}
+
+/// What one column gives to the states of groups.
+struct Input<'a, T> {
+    values: &'a [T],
+    present: Option<&'a [bool]>,
+}
+
+impl GroupRuns {
+    /// The values and their presence, of as many rows as there are; there are as many states as groups then.
+    fn input<'a, S: Clone + Default, T: numpy::Element>(
+        &self,
+        states: &mut Vec<S>,
+        values: &'a PyReadonlyArray1<'_, T>,
+        present: &'a Presence<'_>,
+    ) -> PyResult<Input<'a, T>> {
+        let values = values.as_slice()?;
+        let present = present.as_ref().map(|mask| mask.as_slice()).transpose()?;
+        if values.len() != self.rows || present.is_some_and(|present| present.len() != self.rows) {
+            return Err(PyValueError::new_err("a column of another number of rows"));
+        }
+        grow(states, self.groups);
+        Ok(Input { values, present })
+    }
 }
 
 fn grow<T: Clone + Default>(states: &mut Vec<T>, groups: usize) {
@@ -75,67 +115,44 @@ impl GroupSums {
         Self::default()
     }
 
-    #[pyo3(signature = (groups, wide, values, present, starts, stops, slots))]
-    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (runs, wide, values, present))]
     fn add_whole(
         &mut self,
         py: Python<'_>,
-        groups: usize,
+        runs: &GroupRuns,
         wide: bool,
         values: Numbers<'_>,
         present: Presence<'_>,
-        starts: Numbers<'_>,
-        stops: Numbers<'_>,
-        slots: Numbers<'_>,
     ) -> PyResult<()> {
-        grow(&mut self.sums, groups);
-        let values = values.as_slice()?;
-        let present = present.as_ref().map(|mask| mask.as_slice()).transpose()?;
-        let spans = spans(&starts, &stops, &slots, values.len(), groups)?;
         let sums = &mut self.sums;
-        py.detach(|| add_whole(sums, values, present, &spans, wide));
+        let input = runs.input(sums, &values, &present)?;
+        py.detach(|| add_whole(sums, input.values, input.present, &runs.spans, wide));
         Ok(())
     }
 
-    #[pyo3(signature = (groups, values, present, starts, stops, slots))]
-    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (runs, values, present))]
     fn add_doubles(
         &mut self,
         py: Python<'_>,
-        groups: usize,
+        runs: &GroupRuns,
         values: PyReadonlyArray1<'_, f64>,
         present: Presence<'_>,
-        starts: Numbers<'_>,
-        stops: Numbers<'_>,
-        slots: Numbers<'_>,
     ) -> PyResult<bool> {
-        grow(&mut self.sums, groups);
-        let values = values.as_slice()?;
-        let present = present.as_ref().map(|mask| mask.as_slice()).transpose()?;
-        let spans = spans(&starts, &stops, &slots, values.len(), groups)?;
         let sums = &mut self.sums;
-        Ok(py.detach(|| add_doubles(sums, values, present, &spans)))
+        let input = runs.input(sums, &values, &present)?;
+        Ok(py.detach(|| add_doubles(sums, input.values, input.present, &runs.spans)))
     }
 
-    /// Adds a whole number so many times to each slot.
-    fn add_constant(
-        &mut self,
-        groups: usize,
-        value: i64,
-        counts: Numbers<'_>,
-        slots: Numbers<'_>,
-    ) -> PyResult<()> {
-        grow(&mut self.sums, groups);
-        for (count, slot) in counts.as_slice()?.iter().zip(slots.as_slice()?) {
-            let slot = usize::try_from(*slot).unwrap_or(usize::MAX);
-            let sum = self
-                .sums
-                .get_mut(slot)
-                .ok_or_else(|| PyValueError::new_err("no such group"))?;
-            sum.whole += i128::from(value) * i128::from(*count);
-            sum.count += u64::try_from(*count).unwrap_or(0);
+    /// Adds a whole number for every row.
+    fn add_constant(&mut self, runs: &GroupRuns, value: i64) {
+        grow(&mut self.sums, runs.groups);
+        for span in &runs.spans {
+            if let Some(sum) = self.sums.get_mut(span.slot) {
+                let rows = span.stop - span.start;
+                sum.whole += i128::from(value) * rows as i128;
+                sum.count += rows as u64;
+            }
         }
-        Ok(())
     }
 
     fn kept(&self, slot: usize) -> Kept {
@@ -191,24 +208,17 @@ impl GroupSpreads {
         Self::default()
     }
 
-    #[pyo3(signature = (groups, values, present, starts, stops, slots))]
-    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (runs, values, present))]
     fn add(
         &mut self,
         py: Python<'_>,
-        groups: usize,
+        runs: &GroupRuns,
         values: PyReadonlyArray1<'_, f64>,
         present: Presence<'_>,
-        starts: Numbers<'_>,
-        stops: Numbers<'_>,
-        slots: Numbers<'_>,
     ) -> PyResult<()> {
-        grow(&mut self.spreads, groups);
-        let values = values.as_slice()?;
-        let present = present.as_ref().map(|mask| mask.as_slice()).transpose()?;
-        let spans = spans(&starts, &stops, &slots, values.len(), groups)?;
         let spreads = &mut self.spreads;
-        py.detach(|| add_spread(spreads, values, present, &spans));
+        let input = runs.input(spreads, &values, &present)?;
+        py.detach(|| add_spread(spreads, input.values, input.present, &runs.spans));
         Ok(())
     }
 
@@ -241,46 +251,34 @@ impl GroupExtremes {
         }
     }
 
-    #[pyo3(signature = (groups, kind, values, present, starts, stops, slots))]
-    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (runs, kind, values, present))]
     fn add_whole(
         &mut self,
         py: Python<'_>,
-        groups: usize,
+        runs: &GroupRuns,
         kind: u8,
         values: Numbers<'_>,
         present: Presence<'_>,
-        starts: Numbers<'_>,
-        stops: Numbers<'_>,
-        slots: Numbers<'_>,
     ) -> PyResult<()> {
-        grow(&mut self.extremes, groups);
-        let values = values.as_slice()?;
-        let present = present.as_ref().map(|mask| mask.as_slice()).transpose()?;
-        let spans = spans(&starts, &stops, &slots, values.len(), groups)?;
         let (extremes, wanted) = (&mut self.extremes, self.wanted);
-        py.detach(|| extremes_of_whole(extremes, kind, values, present, &spans, wanted));
+        let input = runs.input(extremes, &values, &present)?;
+        let (values, present) = (input.values, input.present);
+        py.detach(|| extremes_of_whole(extremes, kind, values, present, &runs.spans, wanted));
         Ok(())
     }
 
-    #[pyo3(signature = (groups, values, present, starts, stops, slots))]
-    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (runs, values, present))]
     fn add_doubles(
         &mut self,
         py: Python<'_>,
-        groups: usize,
+        runs: &GroupRuns,
         values: PyReadonlyArray1<'_, f64>,
         present: Presence<'_>,
-        starts: Numbers<'_>,
-        stops: Numbers<'_>,
-        slots: Numbers<'_>,
     ) -> PyResult<()> {
-        grow(&mut self.extremes, groups);
-        let values = values.as_slice()?;
-        let present = present.as_ref().map(|mask| mask.as_slice()).transpose()?;
-        let spans = spans(&starts, &stops, &slots, values.len(), groups)?;
         let (extremes, wanted) = (&mut self.extremes, self.wanted);
-        py.detach(|| extremes_of_doubles(extremes, values, present, &spans, wanted));
+        let input = runs.input(extremes, &values, &present)?;
+        let (values, present) = (input.values, input.present);
+        py.detach(|| extremes_of_doubles(extremes, values, present, &runs.spans, wanted));
         Ok(())
     }
 
@@ -318,6 +316,7 @@ fn within_sums(values: PyReadonlyArray1<'_, f64>) -> PyResult<bool> {
 /// Add these classes to the module.
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(within_sums, module)?)?;
+    module.add_class::<GroupRuns>()?;
     module.add_class::<GroupSums>()?;
     module.add_class::<GroupSpreads>()?;
     module.add_class::<GroupExtremes>()

@@ -62,8 +62,8 @@ class Gathering(ABC):
         return 0
 
     @abstractmethod
-    def add(self, batch: ColumnBatch, runs: Runs, groups: int) -> None:
-        """Take the rows of a batch; slots are below `groups`."""
+    def add(self, batch: ColumnBatch, runs: Runs) -> None:
+        """Take the rows of a batch."""
 
     @abstractmethod
     def results(self, start: int, stop: int) -> list[Any]:
@@ -89,18 +89,18 @@ class Sums(Gathering):
         column = _fitting(self._source, batch)
         return column is not None and (column.kind != BsonType.DOUBLE or within_sums(column.values))
 
-    def add(self, batch: ColumnBatch, runs: Runs, groups: int) -> None:
+    def add(self, batch: ColumnBatch, runs: Runs) -> None:
         """See `Gathering.add`."""
         if isinstance(self._source, int):
-            self._sums.add_constant(groups, self._source, runs.stops - runs.starts, runs.slots)
+            self._sums.add_constant(runs.native, self._source)
             return
         column = _column(self._source, batch)
         if column.kind == BsonType.DOUBLE:
-            taken = self._sums.add_doubles(groups, column.values, column.present, runs.starts, runs.stops, runs.slots)
+            taken = self._sums.add_doubles(runs.native, column.values, column.present)
             assert taken
         elif column.kind in _WHOLE:
             wide = column.kind == BsonType.INT64
-            self._sums.add_whole(groups, wide, column.values, column.present, runs.starts, runs.stops, runs.slots)
+            self._sums.add_whole(runs.native, wide, column.values, column.present)
 
     def results(self, start: int, stop: int) -> list[Any]:
         """See `Gathering.results`."""
@@ -142,15 +142,13 @@ class Extremes(Gathering):
         column = _fitting(self._source, batch)
         return column is not None and column.kind in (ABSENT, *_NUMBERS, BsonType.DATE)
 
-    def add(self, batch: ColumnBatch, runs: Runs, groups: int) -> None:
+    def add(self, batch: ColumnBatch, runs: Runs) -> None:
         """See `Gathering.add`."""
         column = _column(self._source, batch)
         if column.kind == BsonType.DOUBLE:
-            self._extremes.add_doubles(groups, column.values, column.present, runs.starts, runs.stops, runs.slots)
+            self._extremes.add_doubles(runs.native, column.values, column.present)
         elif column.kind != ABSENT:
-            self._extremes.add_whole(
-                groups, column.kind, column.values, column.present, runs.starts, runs.stops, runs.slots
-            )
+            self._extremes.add_whole(runs.native, column.kind, column.values, column.present)
 
     def results(self, start: int, stop: int) -> list[Any]:
         """See `Gathering.results`."""
@@ -193,10 +191,10 @@ class Ends(Gathering):
         """See `Gathering.fits`."""
         return _fitting(self._source, batch) is not None
 
-    def add(self, batch: ColumnBatch, runs: Runs, groups: int) -> None:
+    def add(self, batch: ColumnBatch, runs: Runs) -> None:
         """See `Gathering.add`."""
         column = _column(self._source, batch)
-        known = len(self._values)
+        known, groups = len(self._values), runs.groups
         self._values += [MISSING] * (groups - known)
         if self._last:
             # Of several runs of a slot the last one stays.
@@ -231,12 +229,12 @@ class Spreads(Gathering):
         """See `Gathering.fits`."""
         return _fitting(self._source, batch) is not None
 
-    def add(self, batch: ColumnBatch, runs: Runs, groups: int) -> None:
+    def add(self, batch: ColumnBatch, runs: Runs) -> None:
         """See `Gathering.add`."""
         column = _column(self._source, batch)
         if column.kind in _NUMBERS:
             values = column.values.astype(np.float64)
-            self._spreads.add(groups, values, column.present, runs.starts, runs.stops, runs.slots)
+            self._spreads.add(runs.native, values, column.present)
 
     def results(self, start: int, stop: int) -> list[Any]:
         """See `Gathering.results`."""
@@ -272,7 +270,7 @@ class Ranks(Gathering):
         """See `Gathering.fits`."""
         return _fitting(self._source, batch) is not None
 
-    def add(self, batch: ColumnBatch, runs: Runs, groups: int) -> None:
+    def add(self, batch: ColumnBatch, runs: Runs) -> None:
         """See `Gathering.add`."""
         column = _column(self._source, batch)
         if column.kind not in _NUMBERS:

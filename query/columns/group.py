@@ -81,7 +81,7 @@ class ColumnGrouping:
         if runs is None:
             return False
         for gathering in self._gatherings:
-            gathering.add(batch, runs, len(self._keys.values))
+            gathering.add(batch, runs)
         return True
 
     def rows(self, names: Sequence[str], start: int, stop: int) -> list[Document]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...common.ordering import order_key
 from ...common.values import MISSING, BsonType, Document
+from ...kernels import GroupRuns
 from ..expression.base import Expression, ObjectExpression
 from .batch import ABSENT, ColumnBatch
 from .grains import EVEN_OFFSETS_MS, SECOND, time_grain
@@ -63,11 +64,13 @@ class _Variants:
 
 @dataclass(slots=True)
 class Runs:
-    """Rows that lie behind each other and belong to one group; slots number the groups."""
+    """Rows that lie behind each other and belong to one group; slots number the groups, of which there are `groups`."""
 
     starts: Numbers
     stops: Numbers
     slots: Numbers
+    groups: int
+    native: GroupRuns
 
 
 def distinct(codes: Numbers) -> tuple[Numbers, Numbers, Numbers]:
@@ -130,7 +133,10 @@ class GroupKeys:
             stops = np.concatenate((borders, [len(batch)]))
             picked = [one[starts] for one in rows]
         slots = self._number(picked, len(starts))
-        return None if slots is None else Runs(starts, stops, slots)
+        if slots is None:
+            return None
+        groups = len(self.values)
+        return Runs(starts, stops, slots, groups, GroupRuns(len(batch), groups, starts, stops, slots))
 
     def _of_part(
         self, part: KeyPart, variants: _Variants, batch: ColumnBatch, variables: Mapping[str, Any]
