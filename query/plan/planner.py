@@ -99,6 +99,8 @@ def plan_find(
         plans = chosen(collection, wanted, snapshot, possible(collection, wanted, indexes), cache)
         if plans:
             roots = [_shaped(scan_of(collection, one, wanted), wanted, sorted_already=one.sorts) for one in plans]
+            for one, root in zip(plans[1:], roots[1:], strict=True):
+                _note_trial(root, one.entries)
             return Planned(_whole(roots[0], wanted), roots[1:], index=plans[0].index.name)
         either = alternatives(collection, wanted, snapshot, indexes, cache)
         if either is not None:
@@ -108,6 +110,14 @@ def plan_find(
             return Planned(_shaped(values, wanted, sorted_already=True), [], is_distinct=True)
         return Planned(_by_hint(collection, hinted, wanted, snapshot), [])
     return Planned(_whole(_collection_scan(collection, wanted), wanted), [])
+
+
+def _note_trial(root: PlanNode, entries: int) -> None:
+    """Tell the scan of a plan that lost how many entries were counted for it."""
+    while len(root.inputs) == 1:
+        root = root.inputs[0]
+    if isinstance(root, IndexScan):
+        root.stats.keys_examined = root.stats.works = entries
 
 
 def _whole(root: PlanNode, wanted: Wanted) -> PlanNode:

@@ -1,5 +1,6 @@
 """What an index answers alone is what the documents say, to the bit; limits read no more than they must."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,7 +8,9 @@ from bson import Decimal128, Int64
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bucketd.catalog import documents
 from bucketd.catalog.collections import Collection
+from bucketd.catalog.index_entries import record_of_entry
 from bucketd.common.collation import Collation
 from bucketd.common.errors import MongoError
 from bucketd.common.ordering import order_key
@@ -20,6 +23,8 @@ from bucketd.query.plan.planner import Wanted, plan_find
 from bucketd.query.plan.wanted import DistinctBy
 from bucketd.query.projection import parse_projection
 from bucketd.query.sort import parse_sort
+from bucketd.storage.engine import Transaction
+from bucketd.storage.keys import number_key
 from support.memory_engine import MemoryEngine
 from support.query_laws import conditions, filters, indexed_collection, scalars, sorts
 
@@ -215,3 +220,52 @@ def test_stages_and_what_they_look_at(
     key = (lambda row: 0) if "sort" in asked else (lambda row: repr(normal(row)))
     if "limit" not in asked or "sort" in asked:
         assert sorted(found, key=key) == sorted(same, key=key)
+
+
+few = st.sampled_from([1, 2, 2.0, Int64(3), "a", None])
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=200)
+@given(
+    st.lists(st.fixed_dictionaries({"a": few, "b": few, "d": scalars}), max_size=25),
+    st.sampled_from([1, -1]),
+    st.sampled_from([1, -1]),
+    st.lists(few, min_size=2, max_size=3, unique_by=order_key),
+    st.booleans(),
+    st.integers(0, 5),
+)
+def test_merged_scans_are_in_order(
+    given_rows: list[Document], kept: int, asked: int, choices: list[Any], either: bool, limit: int
+) -> None:
+    specs = [({"a": 1, "d": kept}, False, None), ({"b": -1, "d": -kept}, False, None)]
+    engine, collection = indexed_collection(given_rows, specs)
+    filter: Document = {"$or": [{"a": choices[0]}, {"b": {"$in": choices}}]} if either else {"a": {"$in": choices}}
+    pattern = parse_sort({"d": asked})
+    expected, _ = answers(engine, collection, Wanted(matcher=parse_filter(filter), sort=pattern, natural=1))
+    found, root = answers(engine, collection, Wanted(matcher=parse_filter(filter), sort=pattern, limit=limit))
+    # Long keys are in no order, so nothing is merged then.
+    if not any(index.state.long_keys for index in collection.indexes):
+        assert "SORT_MERGE" in {node.stage for node in nodes(root)}
+    in_order = [pattern.key(row) for row in expected]
+    assert [pattern.key(row) for row in found] == (in_order[:limit] if limit else in_order)
+    if not limit:
+        assert {row["_id"] for row in found} == {row["_id"] for row in expected}
+    assert len({row["_id"] for row in found}) == len(found)
+
+
+def test_entries_without_types_cost_a_look_at_the_document() -> None:
+    engine, collection = indexed_collection(DOCUMENTS, [({"a": 1, "b": 1}, False, None)])
+    index = collection.indexes[1]
+    prefix = number_key(index.id)
+
+    def forget(transaction: Transaction) -> None:
+        for key, value in list(documents.entry_scan(transaction, index)):
+            transaction.put("indexes", prefix + key, record_of_entry(value))
+
+    asyncio.run(engine.write(forget))
+    matcher = parse_filter({"a": 3})
+    projection = parse_projection({"b": 1, "_id": 0}, filter=matcher)
+    found, root = answers(engine, collection, Wanted(matcher=matcher, projection=projection))
+    assert [row["b"] for row in found] == sorted(n % 7 for n in range(3, 200, 10))
+    assert root.stage == "PROJECTION_COVERED"
+    assert examined(nodes(root)) == (20, 20)
