@@ -146,6 +146,7 @@ def test_a_slow_disk_is_shared(served: tuple[ServerProcess, Database[Document]],
     for thread in threads:
         thread.join()
     disk.set(sync_delay_us=0)
+    print(f"\n{16 * each} inserts of 16 clients: {disk.get('syncs') - before} syncs of 30 ms")
     # Sixteen writers that wait for each other's syncs would need eighty of them.
     assert disk.get("syncs") - before < 16 * each / 2
     assert lab["plain"].count_documents({"n": {"$gte": 1000}}) == 16 * each
