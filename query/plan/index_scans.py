@@ -76,6 +76,11 @@ class IndexScan(Filtering):
         self._left: int | None = None
         self._passed_over = 0
 
+    def count_alone(self) -> None:
+        """Take the name that MongoDB has for scans of one range whose entries are counted, where it is one."""
+        if self.matcher is None and len(self.bounds.ranges) == 1 and self.stage == IndexScan.stage:
+            self.stage = "COUNT_SCAN"
+
     def batches(self, run: Run) -> Iterator[Batch | None]:
         """See `PlanNode.batches`."""
         self.index.state.accesses += 1

@@ -394,6 +394,8 @@ def _min_max(collection: Collection, wanted: Wanted, index: IndexSpec | None) ->
 def _shaped(source: PlanNode, wanted: Wanted, *, sorted_already: bool) -> PlanNode:
     """Sort, skip, limit and project what a source gives."""
     node = source
+    if isinstance(source, IndexScan) and wanted.reads == frozenset() and wanted.sort is None and not _limited(wanted):
+        source.count_alone()
     limit = wanted.skip + wanted.limit if wanted.limit else 0
     if wanted.sort is not None and not sorted_already:
         node = Sort(node, wanted.sort, limit=limit or None, collator=wanted.collation)
@@ -423,6 +425,11 @@ def _shaped(source: PlanNode, wanted: Wanted, *, sorted_already: bool) -> PlanNo
             ready=told is not None and told.paths == wanted.projection.named_only,
         )
     return node
+
+
+def _limited(wanted: Wanted) -> bool:
+    """Whether some rows are passed over or left out."""
+    return bool(wanted.skip or wanted.limit)
 
 
 def _key_paths(source: PlanNode) -> tuple[str, ...]:

@@ -335,8 +335,7 @@ def _counted(collection: Collection | None, planned: Planned, wanted: Wanted) ->
         # The entries say it all: no document is looked at.
         (scan,) = root.inputs
     if isinstance(scan, IndexScan):
-        if scan.matcher is None and len(scan.bounds.ranges) == 1:
-            scan.stage = "COUNT_SCAN"
+        scan.count_alone()
         return scan
     return root
 

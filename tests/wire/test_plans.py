@@ -94,6 +94,16 @@ def test_counts_and_distinct_values_by_index_alone(things: Collection[Document])
     assert things.database.command(counted)["n"] == 5
 
 
+def test_pipelines_count_by_index_alone(things: Collection[Document]) -> None:
+    things.create_index([("a", 1), ("b", 1)])
+    pipeline: list[Document] = [{"$match": {"a": {"$gte": 8}}}, {"$count": "n"}]
+    ran = explained(things, {"aggregate": "things", "pipeline": pipeline, "cursor": {}})["stages"][0]["$cursor"]
+    assert stages(ran["queryPlanner"]["winningPlan"]) == "COUNT_SCAN"
+    assert ran["executionStats"]["totalDocsExamined"] == 0
+    assert list(things.aggregate(pipeline)) == [{"n": 40}]
+    assert list(things.aggregate([pipeline[0], {"$skip": 3}, {"$limit": 9}, pipeline[1]])) == [{"n": 9}]
+
+
 def test_orders_are_merged(things: Collection[Document]) -> None:
     things.create_index([("a", 1), ("c", 1)])
     things.create_index([("b", -1), ("c", -1)])
