@@ -1,5 +1,6 @@
 """What an operator does to a running server: flush and lock, stop, close connections, move its clock."""
 
+import asyncio
 import re
 from typing import Final
 
@@ -11,6 +12,7 @@ from ...common.errors import (
     IllegalOperation,
     InvalidSSLConfiguration,
     Location,
+    LockTimeout,
 )
 from ...common.limits import FEATURE_COMPATIBILITY_VERSION
 from ...common.values import Document, encode, is_string, type_name
@@ -21,6 +23,8 @@ from ..system_collections import put_version
 from .arguments import Fields
 from .base import Command
 
+_LOCK_SECONDS: Final = 90.0
+"""So long the lock of fsync waits for what is being written, unless the command says."""
 _PORT_MAX: Final = 65535
 _VERSIONS: Final = ("8.0", FEATURE_COMPATIBILITY_VERSION)
 _HOST_AND_PORT: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d+))?")
@@ -42,9 +46,15 @@ class Fsync(Command):
             raise fields.wrong_type("fsyncLockAcquisitionTimeoutMillis", timeout, "type 'int'")
         if not lock:
             return {"numFiles": 1}
+        seconds = timeout / 1000 if timeout is not None and timeout > 0 else _LOCK_SECONDS
+        try:
+            async with asyncio.timeout(seconds):
+                count = await context.services.write_gate.lock(context.services.engine)
+        except TimeoutError:
+            raise LockTimeout("Fsync lock timed out") from None
         return {
             "info": "now locked against writes, use db.fsyncUnlock() to unlock",
-            "lockCount": Int64(await context.services.write_gate.lock(context.services.engine)),
+            "lockCount": Int64(count),
             "seeAlso": "https://dochub.mongodb.org/core/fsynccommand",
         }
 

@@ -152,6 +152,27 @@ def test_a_slow_disk_is_shared(served: tuple[ServerProcess, Database[Document]],
     assert lab["plain"].count_documents({"n": {"$gte": 1000}}) == 16 * each
 
 
+def test_the_lock_of_fsync_waits_for_the_disk_as_long_as_it_is_told(
+    served: tuple[ServerProcess, Database[Document]], disk: FaultyDisk
+) -> None:
+    _, lab = served
+    before = disk.get("syncs")
+    disk.set(sync_delay_us=1_500_000)
+    writing = threading.Thread(target=lambda: lab["plain"].insert_one({"n": 5000}))
+    writing.start()
+    while disk.get("syncs") == before:
+        pass
+    admin = lab.client.admin
+    assert code_of(lambda: admin.command({"fsync": 1, "lock": True, "fsyncLockAcquisitionTimeoutMillis": 50})) == 24
+    assert admin.command("fsync", lock=True)["lockCount"] == 1
+    # The lock was not there before the write that it waited for had ended.
+    assert lab["plain"].find_one({"n": 5000}) is not None
+    disk.set(sync_delay_us=0)
+    assert admin.command("fsyncUnlock")["lockCount"] == 0
+    writing.join()
+    lab["plain"].insert_one({"n": 5001})
+
+
 def test_a_disk_that_fails_at_the_start(on_faulty_disk: StartServer, disk: FaultyDisk) -> None:
     disk.set(sync_error=errno.EIO)
     with pytest.raises(AssertionError, match="DiskFailed"):
