@@ -8,7 +8,7 @@ from ...common.values import Document, type_name
 from ..match.base import holds
 from ..match.text import TextMatch
 from ..plan.nodes import PlanNode
-from . import densify, facet, geo_near, group, join, lookup, order, rank_fusion, reshape, windows
+from . import bucket, densify, facet, geo_near, group, join, lookup, order, rank_fusion, reshape, windows
 from .base import Fields, PipelineContext, Stage, StageParser
 from .optimize import optimized
 from .order import Limit, Skip, Sort
@@ -20,6 +20,7 @@ STAGES_MAX: Final = 1000
 DEPTH_MAX: Final = 20
 
 STAGES: Final[dict[str, StageParser]] = {
+    **bucket.STAGES,
     **densify.STAGES,
     **facet.STAGES,
     **geo_near.STAGES,
