@@ -16,7 +16,7 @@ from . import user_needs
 from .context import Client, Request, Services
 from .pipeline_needs import Need, pipeline_needs, writes_elsewhere
 from .roles import ANY_DATABASE, Privileges
-from .users import RoleName, UserStore
+from .users import UserStore
 
 _BY_LOCALHOST: Final = frozenset({"createUser", "createRole"})
 
@@ -352,11 +352,10 @@ def privileges_of(services: Services, client: Client) -> Privileges | None:
     if client.user is None:
         return None
     store: UserStore = services.users
-    document = store.user(*client.user)
-    if document is None:
+    privileges = store.privileges_of(*client.user)
+    if privileges is None:
         client.user = None
-        return None
-    return store.privileges(RoleName.from_document(row) for row in document["roles"])
+    return privileges
 
 
 def may(services: Services, client: Client, action: str, database: str = "", collection: str = "") -> bool:

@@ -5,9 +5,10 @@ command of the server asks for, or that `rolesInfo` and `connectionStatus` are e
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+_ANSWERS_MAX: Final = 1000
 ANY_DATABASE: Final = "*"
 """In place of a database's name: all of them."""
 
@@ -211,6 +212,8 @@ class Privileges:
     """Everything that somebody may do."""
 
     privileges: tuple[Privilege, ...] = ()
+    _asked: dict[tuple[str, str, str], bool] = field(default_factory=dict, compare=False, repr=False)
+    """Answers of `allow`."""
 
     @classmethod
     def union(cls, several: Iterable[tuple[Privilege, ...]]) -> Self:
@@ -219,7 +222,14 @@ class Privileges:
 
     def allow(self, action: str, database: str = "", collection: str = "") -> bool:
         """True where some privilege covers the action; an empty `database` means the cluster."""
-        return any(privilege.covers(action, database, collection) for privilege in self.privileges)
+        asked = action, database, collection
+        answer = self._asked.get(asked)
+        if answer is None:
+            if len(self._asked) >= _ANSWERS_MAX:
+                self._asked.clear()
+            answer = any(privilege.covers(*asked) for privilege in self.privileges)
+            self._asked[asked] = answer
+        return answer
 
     def touch_database(self, database: str) -> bool:
         """True where some privilege allows anything in the database."""

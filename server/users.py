@@ -17,6 +17,7 @@ from .roles import Privilege, Privileges, builtin_privileges
 
 USERS: Final = Namespace("admin", "system.users")
 ROLES: Final = Namespace("admin", "system.roles")
+_KNOWN_MAX: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,6 +46,8 @@ class UserStore:
     def __init__(self, engine: Engine, catalog: Catalog) -> None:
         self._engine = engine
         self._catalog = catalog
+        self._known: dict[bytes, Privileges] = {}
+        """What users with built-in roles alone may do, by their documents as they are stored: another one is another key."""
 
     def user(self, name: str, database: str) -> Document | None:
         """The stored document of a user."""
@@ -124,6 +127,21 @@ class UserStore:
         """What somebody with these roles may do."""
         return Privileges.union(self.own_privileges(name) for name in self.closure(names))
 
+    def privileges_of(self, name: str, database: str) -> Privileges | None:
+        """What a user may do at this moment; None where there is no such user."""
+        raw = self._raw(USERS, f"{database}.{name}")
+        if raw is None:
+            return None
+        known = self._known.get(raw)
+        if known is None:
+            names = self.closure(RoleName.from_document(row) for row in decode(raw)["roles"])
+            known = Privileges.union(map(self.own_privileges, names))
+            if all(builtin_privileges(name.role, name.database) is not None for name in names):
+                if len(self._known) >= _KNOWN_MAX:
+                    self._known.clear()
+                self._known[raw] = known
+        return known
+
     def own_privileges(self, name: RoleName) -> tuple[Privilege, ...]:
         """What a role allows by itself, without those that it inherits; nothing for an unknown role."""
         builtin = builtin_privileges(name.role, name.database)
@@ -133,12 +151,16 @@ class UserStore:
         return () if document is None else tuple(map(Privilege.from_document, document.get("privileges", [])))
 
     def _get(self, namespace: Namespace, identity: str) -> Document | None:
+        raw = self._raw(namespace, identity)
+        return None if raw is None else decode(raw)
+
+    def _raw(self, namespace: Namespace, identity: str) -> bytes | None:
         collection = self._catalog.get(namespace)
         if collection is None:
             return None
         with self._engine.snapshot() as snapshot:
             found = documents.fetch_by_id(snapshot, collection, identity)
-        return None if found is None else decode(found[1])
+        return None if found is None else bytes(found[1])
 
     def _all(self, namespace: Namespace) -> list[dict[str, Any]]:
         collection = self._catalog.get(namespace)

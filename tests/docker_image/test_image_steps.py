@@ -15,6 +15,8 @@ import pytest
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
+from support.certificates import Certificates
+
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
 
@@ -233,3 +235,25 @@ def test_it_writes_nowhere_but_into_its_volume(installed: Path, tmp_path: Path) 
     finally:
         stop(process)
     assert (dbpath / "data.mdb").exists()
+
+
+def test_with_tls_it_is_set_up_and_healthy(installed: Path, tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    settings = {
+        "BUCKETD_TLS_MODE": "requireTLS",
+        "BUCKETD_TLS_CERTIFICATE_KEY_FILE": str(certificates.server),
+        "BUCKETD_TLS_CA_FILE": str(certificates.ca),
+        "MONGO_INITDB_ROOT_USERNAME": "boss",
+        "MONGO_INITDB_ROOT_PASSWORD": "secret",
+    }
+    process, port = start_container(installed, tmp_path / "db", tmp_path / "none", **settings)
+    try:
+        key, _ = certificates.make_alice()
+        trusted = {"tls": True, "tlsCAFile": str(certificates.ca), "tlsCertificateKeyFile": str(key)}
+        with MongoClient("127.0.0.1", port, username="boss", password="secret", **trusted) as client:
+            client["app"]["things"].insert_one({"_id": 1})
+        assert not healthy(installed, port)
+        command = [str(installed / "bin" / "python"), str(DOCKER / "healthcheck")]
+        assert subprocess.run(command, env={**os.environ, **settings, "BUCKETD_PORT": str(port)}).returncode == 0
+    finally:
+        stop(process)
