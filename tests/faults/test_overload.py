@@ -108,7 +108,7 @@ def _abuse(port: int, kind: int, ended: threading.Event) -> None:
                     case 0:
                         connected.recv(1)
                     case 1:
-                        connected.sendall(struct.pack("<iiii", 40_000_000, 1, 0, 2013) + b"x" * 1_000_000)
+                        connected.sendall(struct.pack("<iiii", 40_000_000, 1, 0, 2013) + b"x" * 1000)
                         connected.recv(1)
                     case 2:
                         connected.sendall(large[: len(large) // 2])
