@@ -14,7 +14,7 @@ _OF_COLLECTION: Final = {
     "$indexStats": "indexStats",
     "$planCacheStats": "planCacheRead",
 }
-_OF_CLUSTER: Final = {"$querySettings": "querySettings"}
+_OF_CLUSTER: Final = {"$querySettings": "querySettings", "$queryStats": "queryStatsRead"}
 _OF_NOBODY: Final = frozenset({"$documents", "$listClusterCatalog", "$listSearchIndexes"})
 """Sources that read no collection, or show no more than the user may see."""
 

@@ -36,7 +36,8 @@ _USER_ADMIN: Final = _actions(
 )
 _MONITOR_CLUSTER: Final = _actions(
     "connPoolStats getCmdLineOpts getDefaultRWConcern getLog getParameter hostInfo inprog listDatabases listSessions"
-    " netstat replSetGetConfig replSetGetStatus serverStatus shardingState top getClusterParameter getShardMap"
+    " netstat queryStatsRead replSetGetConfig replSetGetStatus serverStatus shardingState top getClusterParameter"
+    " getShardMap"
 )
 _HOST_CLUSTER: Final = _actions(
     "applicationMessage fsync invalidateUserCache killAnyCursor killAnySession killop logRotate setParameter shutdown"
