@@ -28,6 +28,7 @@ _CONFIG = """<yandex>
  <user_files_path>{folder}/files/</user_files_path> <format_schema_path>{folder}/schemas/</format_schema_path>
  <default_profile>default</default_profile> <default_database>default</default_database> <timezone>UTC</timezone>
  <mark_cache_size>268435456</mark_cache_size> <max_concurrent_queries>50</max_concurrent_queries>
+ <keep_alive_timeout>600</keep_alive_timeout>
 </yandex>
 """
 _USERS = """<yandex>
