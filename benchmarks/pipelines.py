@@ -1,5 +1,8 @@
 """What the stages of pipelines cost over ordinary documents: rows per second of server CPU, and memory where they spill."""
 
+import statistics
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from .documents import load
@@ -44,6 +47,25 @@ def pipelines(table: Table, count: int = 200_000, spilled: int = 5_000_000) -> N
         load(collection, spilled)
         for name in ("$sort", "$group, as many groups as rows"):
             idle = server.resident_bytes()
-            list(collection.aggregate(PIPELINES[name]))
-            grown = server.resident_bytes() - idle
-            table.add(f"{name} of {spilled:,} rows, with spill", f"{grown / 1e6:,.0f} MB", "resident memory it added")
+            with ThreadPoolExecutor(1) as pool:
+                running = pool.submit(lambda stages: list(collection.aggregate(stages)), PIPELINES[name])
+                pings: list[float] = []
+                greatest = idle
+                while not running.done():
+                    started = time.perf_counter()
+                    client.admin.command("ping")
+                    pings.append(time.perf_counter() - started)
+                    greatest = max(greatest, server.resident_bytes())
+                    time.sleep(0.01)
+                running.result()
+            table.add(
+                f"{name} of {spilled:,} rows, with spill",
+                f"{(greatest - idle) / 1e6:,.0f} MB",
+                "resident memory it added at most",
+            )
+            slowest = sorted(pings)[-max(1, len(pings) // 100)]
+            table.add(
+                "  ping meanwhile, p50",
+                f"{statistics.median(pings) * 1e3:.1f} ms",
+                f"p99 {slowest * 1e3:.1f} ms, greatest {max(pings) * 1e3:.1f} ms of {len(pings):,}",
+            )

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from ...common.errors import InvalidPipelineOperator, Location
+from ...common.errors import Location
 from ...common.values import MISSING, Document, is_string, type_name
 from .arithmetic import absent
 from .base import VARIADIC, Constant, Expression, FieldPath, Lazy, OperatorParser, ParseContext, Variables, call_of
@@ -72,15 +72,14 @@ def _parse_set_field(name: str, spec: Any, context: ParseContext) -> Expression:
     for key, code in (("field", 4161102), ("value", 4161103), ("input", 4161109)):
         if key in wanted and key not in spec:
             raise Location(code, f"{name} requires '{key}' to be specified")
+    source = context.parse(spec["input"])
     if isinstance(spec["field"], str) and spec["field"].startswith("$"):
-        if name == "$unsetField":
-            raise InvalidPipelineOperator(f"Unrecognized expression '{spec['field']}'")
         raise Location(
             4161108,
             f"'{spec['field']}' is a field path reference which is not allowed in this context. "
             f"Did you mean {{$literal: '{spec['field']}'}}?",
         )
-    field, source = context.parse(spec["field"]), context.parse(spec["input"])
+    field = context.parse(spec["field"])
     written = spec["field"]
     computed = isinstance(written, list) or (
         isinstance(written, dict) and bool(written) and next(iter(written)) not in ("$literal", "$const")

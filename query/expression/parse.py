@@ -120,6 +120,8 @@ def _parse_object(spec: dict[str, Any], context: ParseContext) -> Expression:
             raise Location(
                 16410, f"FieldPath field names may not start with '$'. Consider using $getField or $setField: {name}"
             )
+        if not name:
+            raise Location(15998, "FieldPath field names may not be empty strings.")
         if "." in name:
             raise Location(16412, "FieldPath field names may not contain '.'. Consider using $getField or $setField.")
         parts.append((name, parse_expression(value, context)))

@@ -18,6 +18,15 @@ def parse_bucket(spec: Any, context: PipelineContext) -> Stage:
     """`$bucket`, which is a `$group` by the boundary below the value, in the order of boundaries."""
     if not isinstance(spec, dict):
         raise Location(40201, f"Argument to $bucket stage must be an object, but found type: {type_name(spec)}.")
+    by = spec.get("groupBy", "$")
+    if not (isinstance(by, str) and by.startswith("$")) and not (
+        isinstance(by, dict) and next(iter(by), "").startswith("$")
+    ):
+        raise Location(
+            40202,
+            "The $bucket 'groupBy' field must be defined as a $-prefixed path or an expression object, but "
+            f"found: {by}.",
+        )
     for name, value in spec.items():
         if name == "boundaries" and not isinstance(value, list):
             raise Location(
@@ -29,15 +38,6 @@ def parse_bucket(spec: Any, context: PipelineContext) -> Stage:
             raise Location(40197, f"Unrecognized option to $bucket: {name}.")
     if "groupBy" not in spec or "boundaries" not in spec:
         raise Location(40198, "$bucket requires 'groupBy' and 'boundaries' to be specified.")
-    by = spec["groupBy"]
-    if not (isinstance(by, str) and by.startswith("$")) and not (
-        isinstance(by, dict) and next(iter(by), "").startswith("$")
-    ):
-        raise Location(
-            40202,
-            "The $bucket 'groupBy' field must be defined as a $-prefixed path or an expression object, but "
-            f"found: {by}.",
-        )
     if "_id" in (spec.get("output") or ()):
         raise Location(15948, "$bucket: a field named _id cannot be given in 'output'")
     boundaries = _boundaries(spec["boundaries"], context)

@@ -42,6 +42,10 @@ def check_stages(pipeline: Any, refused: Sequence[str], code: int, outer: str) -
             )
         inner = stage.get(name) if isinstance(stage, dict) else None
         if outer == "$facet" and isinstance(inner, dict) and isinstance(inner.get("pipeline"), list):
+            # What the innermost stage refuses is told with its own number.
+            own = {"$lookup": 51047, "$unionWith": 31441}.get(name)
+            if own is not None:
+                check_stages(inner["pipeline"], NEVER_INSIDE, own, name)
             check_stages(inner["pipeline"], refused, code, outer)
 
 

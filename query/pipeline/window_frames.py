@@ -78,7 +78,7 @@ def parse_frame(spec: Any, order: SortPattern | None) -> Frame:
     """The frame that a `window` asks for.
 
     Raises:
-        MongoError: 9 for its form, 5339900, 5339901, 5339902 for bounds that do not fit each other or the order.
+        MongoError: 9 for its form, 5339900, 5339901, 5339902, 8947401 for bounds that do not fit each other or the order.
     """
     if not isinstance(spec, dict):
         raise FailedToParse("'window' field must be an object")
@@ -99,10 +99,11 @@ def parse_frame(spec: Any, order: SortPattern | None) -> Frame:
         unit = _unit(spec)
         low, high = _bounds(spec["range"], whole=unit is not None)
         _check_order(low, high)
-        if not (low is None and high is None) and (
-            order is None or len(order.parts) != 1 or not order.parts[0].ascending
-        ):
-            raise Location(5339902, "Range-based bounds require sortBy a single field, ascending")
+        if not (low is None and high is None):
+            if order is None or len(order.parts) != 1:
+                raise Location(5339902, "Range-based bounds require sortBy a single field")
+            if not order.parts[0].ascending:
+                raise Location(8947401, "Range-based bounds require an ascending sortBy")
         return Frame(low, high, by_range=True, unit=unit)
     if "unit" in spec:
         raise FailedToParse("'unit' is only allowed with 'range'")

@@ -93,7 +93,11 @@ class Output:
         functions = [key for key in spec if key.startswith("$")]
         for key in spec:
             if not key.startswith("$") and key != "window":
-                raise FailedToParse(f"Window function found an unknown argument: {key}")
+                why = f"Window function found an unknown argument: {key}"
+                # These look at their whole object themselves, and take nothing beside their name.
+                raise Location(5371601, why) if functions[:1] == ["$documentNumber"] else FailedToParse(why)
+        if len(functions) > 1 and functions[0] == "$documentNumber":
+            raise Location(5371601, f"$documentNumber must be specified with nothing beside it: {name}")
         if len(functions) != 1:
             raise FailedToParse(
                 "Expected a $-prefixed window function" + (f": {name}" if not functions else ", exactly one")

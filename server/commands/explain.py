@@ -176,6 +176,8 @@ class Modify(PassThrough):
 async def explain_read(context: Context, request: Request, read: Read, verbosity: str, command: Document) -> Document:
     """The reply for a plan, having run it where the verbosity asks for that."""
     services = context.services
+    if read.writer is not None:
+        read.writer.check(read)
     returned: int | None = None
     if verbosity != "queryPlanner":
         returned = await _run(services, read, request)

@@ -19,6 +19,7 @@ from ...common.errors import (
     IllegalOperation,
     ImmutableField,
     InvalidNamespace,
+    InvalidOptions,
     Location,
     MergeStageNoMatchingDocument,
     MongoError,
@@ -266,6 +267,8 @@ class Merge(Output):
         bypass_validation: bool,
     ) -> None:
         super().__init__(services, {"$merge": spec}, bypass_validation=bypass_validation)
+        if spec == "":
+            raise InvalidNamespace("Invalid $merge target namespace")
         document = {"into": spec} if type(spec) is str else spec
         if not isinstance(document, dict):
             raise TypeMismatch(f"$merge requires a string or object argument, but found {type_name(spec)}")
@@ -329,7 +332,11 @@ class Merge(Output):
             check_variable_name(name)
             self._expressions[name] = parse_expression(spec, ParseContext(variables=frozenset(self._variables)))
         # A pipeline that cannot be is refused before anything is written.
-        self._update({}, dict.fromkeys(self._expressions))
+        try:
+            self._update({}, dict.fromkeys(self._expressions))
+        except InvalidOptions:
+            # A stage that no update may use is told when there is something to update.
+            return
 
     def check(self, read: Read) -> None:
         """See `Output.check`."""
@@ -357,7 +364,12 @@ class Merge(Output):
 
     async def write(self, raws: list[bytes], request: Request) -> None:
         """See `Output.write`."""
-        await ensure_collection(self.services, self.target)
+        if self._not_matched == "insert":
+            await ensure_collection(self.services, self.target)
+        failure: MongoError | None = None
+        if self._not_matched == "discard" and self.services.catalog.get(self.target) is None:
+            # There is nothing that could match.
+            return
         for raw in raws:
             request.operation.check()
             without_id = b"\x07_id\0" not in raw and "_id" not in decode(raw)
@@ -366,9 +378,13 @@ class Merge(Output):
                 try:
                     await self._put(document, request, made_id=without_id)
                     break
-                except DuplicateKey:
+                except DuplicateKey as error:
                     if attempt == 2 or self._matched == "fail":
-                        raise
+                        # Rows come in batches, and the others of a batch are written all the same.
+                        failure = failure or error
+                        break
+        if failure is not None:
+            raise failure
 
     async def _put(self, document: Document, request: Request, *, made_id: bool) -> None:
         filter = {path: {"$eq": self._on_value(document, path)} for path in self._paths}
@@ -392,11 +408,25 @@ class Merge(Output):
                     "the source collection"
                 )
             if self._not_matched == "insert":
-                self._check(collection, document)
-                documents.insert(transaction, collection, encode(document))
+                made = self._inserted(document)
+                self._check(collection, made)
+                documents.insert(transaction, collection, encode(made))
             return True
 
         await change_one(self.services, self.target, selection, change, request.operation, otherwise=insert)
+
+    def _inserted(self, document: Document) -> Document:
+        """The document as it is stored where none matches: as an upsert makes it."""
+        made = document
+        for path in self._paths:
+            if path not in made and "." not in path:
+                # It was looked for by null.
+                made = {**made, path: None}
+        if self._matched in ("merge", "keepExisting"):
+            # These are upserts that set field by field, in the order of names.
+            rest = sorted(name for name in made if name != "_id")
+            made = {"_id": made["_id"], **{name: made[name] for name in rest}}
+        return made
 
     def _check(self, collection: Collection, document: Document) -> None:
         if not self.bypass_validation and collection.validator:

@@ -41,7 +41,7 @@ COLLECTIONLESS_STAGES: Final = frozenset(
         "$shardedDataDistribution",
     }
 )
-_EITHER: Final = frozenset({"$changeStream", "$listCatalog", "$listSessions"})
+_EITHER: Final = frozenset({"$changeStream", "$listCatalog", "$listClusterCatalog", "$listSessions"})
 _ABOUT_COLLECTIONS: Final = ("$collStats", "$indexStats", "$planCacheStats", "$listCatalog")
 _WRITERS: Final = ("$out", "$merge")
 

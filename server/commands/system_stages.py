@@ -110,8 +110,6 @@ def _check(name: str, spec: Any, context: PipelineContext) -> None:
     elif name == "$querySettings":
         if not isinstance(spec, dict):
             raise Location(7746800, f"$querySettings value must be an object. Found: {type_name(spec)}")
-        if context.namespace.database != "admin":
-            raise InvalidNamespace("$querySettings must be run against the 'admin' database with {aggregate: 1}")
         fields = Fields(spec, name, known=("showDebugQueryShape",))
         if "showDebugQueryShape" in spec and not isinstance(spec["showDebugQueryShape"], bool):
             raise fields.wrong_type("showDebugQueryShape", spec["showDebugQueryShape"], "type 'bool'")
