@@ -240,6 +240,9 @@ def _meta_kind(direction: Document) -> str:
     return kind
 
 
+_SLICE_ROWS: Final = 4096
+
+
 class Sorter:
     """Takes rows, gives them back in order; keeps the sort stable.
 
@@ -257,7 +260,10 @@ class Sorter:
         memory_bytes_max: int = 100 * 1024 * 1024,
         spill_folder: str | None = None,
         allow_disk_use: bool = True,
+        patient: bool = False,
     ) -> None:
+        """`patient`: rows go to disk when `relieve` is called, which whoever adds rows does often."""
+        self._patient = patient
         self._key_of = pattern.key
         self._collator = collator
         self._limit = limit or None
@@ -303,8 +309,14 @@ class Sorter:
         if self._bytes > self._memory_bytes_max:
             if self._limit is not None and len(self._rows) > self._limit:
                 self._cut(self._limit)
-            if self._bytes > self._memory_bytes_max:
-                self._spill()
+            if self._bytes > self._memory_bytes_max and not self._patient:
+                for _ in self._spill():
+                    pass
+
+    def relieve(self) -> Iterator[None]:
+        """Brings rows to disk where they do not fit into memory, slice by slice."""
+        if self._bytes > self._memory_bytes_max:
+            yield from self._spill()
 
     def results(self) -> Iterator[tuple[Row, Metadata | None]]:
         """The rows in order. To be called once, when all have been added."""
@@ -335,7 +347,7 @@ class Sorter:
         self._worst = self._rows[-1][0]
         self._bytes = sum(size for _, _, _, size in self._rows)
 
-    def _spill(self) -> None:
+    def _spill(self) -> Iterator[None]:
         if not self._allow_disk_use:
             raise QueryExceededMemoryLimitNoDiskUseAllowed(
                 f"Sort exceeded memory limit of {self._memory_bytes_max} bytes, "
@@ -344,7 +356,9 @@ class Sorter:
         self._rows.sort(key=itemgetter(0))
         run = tempfile.TemporaryFile(dir=self._spill_folder)  # noqa: SIM115 (lives as long as the sorter)
         self._runs.append(run)
-        for _, row, metadata, _ in self._rows:
+        for at, (_, row, metadata, _) in enumerate(self._rows):
+            if not at % _SLICE_ROWS:
+                yield
             raw = row if isinstance(row, bytes) else encode(row)
             beside = b"" if metadata is None else encode(metadata)
             run.write(len(raw).to_bytes(4, "little") + len(beside).to_bytes(4, "little") + raw + beside)

@@ -181,6 +181,7 @@ class GroupNode(StageNode):
                         # What came first goes first.
                         columns.hand_over(table)
                     self._gather(stage, table, batch, run.variables)
+                    yield from table.relieve()
                 yield None
             if columns is not None and table.empty:
                 yield from self._column_rows(stage, columns, run)
@@ -212,7 +213,9 @@ class GroupNode(StageNode):
         key_of, collation = stage.key.evaluate, stage.collation
         # What reads nothing is given nothing.
         documents = batch.documents() if stage.needs(None) != frozenset() else [{} for _ in range(len(batch))]
+        table.patient = True
         table.make_room(len(batch))
+        table.patient = False
         groups = table.groups
         try:
             for document in documents:

@@ -9,6 +9,7 @@ import pickle
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import IO, Any, Final
 
 from ...common.errors import QueryExceededMemoryLimitNoDiskUseAllowed
@@ -17,6 +18,7 @@ from ..accumulators.base import State, value_bytes
 
 PARTS: Final = 32
 _DEPTH_MAX: Final = 4
+_SLICE_GROUPS: Final = 4096
 _KEY_BYTES: Final = 200
 """About what a group takes beside its key and its states."""
 _CHECK_ROWS_MAX: Final = 16384
@@ -93,6 +95,9 @@ class GroupTable:
         self._next_check = _CHECK_ROWS_MIN
         self._files: _Files | None = None
         self.spilling = Spilling() if spilling is None else spilling
+        self.patient = False
+        """Whether groups that do not fit wait for `relieve`, which is called between batches."""
+        self._over = False
 
     @property
     def empty(self) -> bool:
@@ -128,7 +133,8 @@ class GroupTable:
             for value, states in self.groups.values():
                 yield value, [state.result() for state in states]
             return
-        self._spill()
+        for _ in self._spill():
+            yield None
         for part in self._files.parts:
             if part is not None:
                 part.seek(0)
@@ -172,20 +178,33 @@ class GroupTable:
                 raise QueryExceededMemoryLimitNoDiskUseAllowed(
                     "Exceeded memory limit for $group, but didn't allow external sort. Pass allowDiskUse:true to opt in."
                 )
-            self._spill()
-            size = 0
+            if self.patient:
+                self._over = True
+            else:
+                for _ in self._spill():
+                    pass
+                size = 0
         room = self._rows * (self._memory_bytes_max - size) // (4 * size) if size else _CHECK_ROWS_MIN
         # A look at many groups is worth as many rows, lest looking be all there is to do.
         often_enough = max(_CHECK_ROWS_MAX, len(self.groups) // 2)
         self._next_check = self._rows + max(_CHECK_ROWS_MIN, min(room, often_enough))
 
-    def _spill(self) -> None:
+    def relieve(self) -> Iterator[None]:
+        """Bring the groups to disk where they do not fit into memory, slice by slice."""
+        if self._over:
+            yield from self._spill()
+
+    def _spill(self) -> Iterator[None]:
         if self._files is None:
             self._files = _Files(self._folder, self._depth)
         self.spilling.spills += 1
         self.spilling.records += len(self.groups)
-        self.spilling.bytes += self._files.write(self.groups)
+        waiting = iter(self.groups.items())
         self.groups = {}
         self._key_bytes = 0
         self._rows = 0
         self._next_check = _CHECK_ROWS_MIN
+        self._over = False
+        while slice := dict(islice(waiting, _SLICE_GROUPS)):
+            self.spilling.bytes += self._files.write(slice)
+            yield None

@@ -62,6 +62,7 @@ class _SortNode(StageNode):
             memory_bytes_max=run.memory_bytes_max,
             spill_folder=run.spill_folder,
             allow_disk_use=run.allow_disk_use,
+            patient=True,
         )
         try:
             for batch in self.inputs[0].batches(run):
@@ -69,6 +70,7 @@ class _SortNode(StageNode):
                     metadata = batch.metadata
                     for position, document in enumerate(batch.documents()):
                         sorter.add(document, metadata=None if metadata is None else metadata[position])
+                    yield from sorter.relieve()
                 yield None
             chunk: list[Any] = []
             beside: list[dict[str, Any]] = []
