@@ -204,7 +204,7 @@ class Aggregate(Command):
         if read.writer is not None:
             written: bytes = await read.writer(context, request, read)
             return written
-        return await first_reply(context, request, read, batch_size=asked.batch_size)
+        return await first_reply(context, request, read, batch_size=asked.batch_size, keeps_empty=True)
 
 
 def plan_aggregate(context: Context, request: Request, asked: AggregateRequest) -> Read:

@@ -332,9 +332,13 @@ async def first_reply(
     single_batch: bool = False,
     no_timeout: bool = False,
     await_data: bool = False,
+    keeps_empty: bool = False,
     op: str = "query",
 ) -> bytes:
-    """Run the plan for its first batch, and keep a cursor where there is more."""
+    """Run the plan for its first batch, and keep a cursor where there is more.
+
+    `keeps_empty`: an empty batch that was asked for leaves a cursor, even if the collection is empty.
+    """
     services = context.services
     execution = execution_of(services, read)
     rows_max = FIRST_BATCH_DOCUMENTS if batch_size is None else batch_size
@@ -344,7 +348,7 @@ async def first_reply(
     services.counters.documents_returned += len(rows)
     done = execution.exhausted or single_batch or (limit and len(rows) >= limit and not read.tailable)
     if not rows_max and not limit and _has_nothing(services, read):
-        done = True
+        done = not keeps_empty or read.source.collection is None
     if read.tailable and rows_max and not rows and _has_nothing(services, read):
         done = True
     cursor_id = 0

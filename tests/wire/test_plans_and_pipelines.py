@@ -398,3 +398,16 @@ def test_statistics_of_queries_are_not_gathered(database: Database[Document]) ->
     assert failure.value.code == 73
     with pytest.raises(OperationFailure):
         admin.aggregate([{"$queryStats": {"transformIdentifiers": {"algorithm": "md5"}}}])
+
+
+def test_an_empty_batch_of_an_empty_collection_leaves_a_cursor(database: Database[Document]) -> None:
+    database.create_collection("empty")
+    command: Document = {"aggregate": "empty", "pipeline": [], "cursor": {"batchSize": 0}}
+    identity = database.command(command)["cursor"]["id"]
+    assert identity != 0
+    assert database.command("getMore", identity, collection="empty")["cursor"] == {
+        "nextBatch": [],
+        "id": 0,
+        "ns": f"{database.name}.empty",
+    }
+    assert database.command({**command, "aggregate": "missing"})["cursor"]["id"] == 0
