@@ -102,6 +102,40 @@ def test_missing_and_surplus_entries_are_found_and_repaired(filled: Path) -> Non
     assert check(filled)[0] == 0
 
 
+def test_validate_repairs_the_index_on_id_beside_clients(filled: Path, tmp_path: Path) -> None:
+    def change(transaction: Any) -> None:
+        by_index: dict[bytes, list[bytes]] = {}
+        for key, _ in transaction.cursor():
+            by_index.setdefault(bytes(key[:8]), []).append(bytes(key))
+        # Of every index an entry is lost: of those on `_id`, of ordinary ones, and of the buckets'.
+        for keys in by_index.values():
+            transaction.delete(keys[0])
+
+    tamper(filled, "indexes", change)
+    server = ServerProcess(tmp_path)
+    server.start()
+    with MongoClient[Document](server.uri) as client:
+        lab = client["lab"]
+        told = lab.command("validate", "plain")
+        assert not told["valid"]
+        assert not told["indexDetails"]["_id_"]["valid"]
+        told = lab.command("validate", "plain", repair=True)
+        assert (told["valid"], told["repaired"]) == (True, True), told
+        assert [row["_id"] for row in lab["plain"].find().hint("_id_")][:3] == [0, 1, 2]
+        assert lab["plain"].find_one({"_id": 0}) is not None
+        assert next(iter(lab["plain"].list_indexes()))["name"] == "_id_"
+        assert lab["plain"].update_one({"_id": 0}, {"$set": {"a": 100}}).modified_count == 1
+        assert lab["plain"].count_documents({"a": 100}, hint="a_1") == 1
+        assert lab.command("validate", "series", repair=True)["valid"]
+    server.stop()
+    code, found = check(filled)
+    broken = {row["ns"] for row in found["collections"] if row["errors"]}
+    assert code == 1
+    assert broken.isdisjoint({"lab.plain", "lab.system.buckets.series"})
+    assert "lab.system.views" in broken
+    assert check(filled, "--repair")[0] == 0
+
+
 def test_a_wrong_count_is_found_and_repaired(filled: Path) -> None:
     def change(transaction: Any) -> None:
         for key, value in transaction.cursor():
