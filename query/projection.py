@@ -83,7 +83,7 @@ class Projection:
         """The paths that the projection reads; None when it reads the whole document."""
         if not self.is_inclusion or self._positional:
             return None
-        paths = set(self._root.paths())
+        paths = {*self._root.paths(), *self._root.shaped()}
         for expression in self._root.expressions():
             fields = expression.fields()
             if fields is None:

@@ -73,6 +73,14 @@ class ProjectionNode:
         for name, child in self.children.items():
             yield from child.paths(f"{prefix}{name}.")
 
+    def shaped(self, prefix: str = "") -> Iterator[str]:
+        """The paths within which something is computed: what lies there decides where the results go."""
+        for name, child in self.children.items():
+            if child.computed:
+                yield prefix + name
+            else:
+                yield from child.shaped(f"{prefix}{name}.")
+
     def expressions(self) -> Iterator[Computed]:
         """The expressions at any level."""
         yield from self.computed.values()
