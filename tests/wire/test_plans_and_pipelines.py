@@ -411,3 +411,20 @@ def test_an_empty_batch_of_an_empty_collection_leaves_a_cursor(database: Databas
         "ns": f"{database.name}.empty",
     }
     assert database.command({**command, "aggregate": "missing"})["cursor"]["id"] == 0
+
+
+def test_merge_writes_what_it_can(rows: Database[Document]) -> None:
+    rows.target.create_index("k", unique=True)
+    rows.target.insert_one({"_id": 100, "k": "taken"})
+    rows.source.insert_many([{"_id": 1, "k": "taken"}, {"_id": 2, "k": "free", "b": 1, "a": 2}])
+    with pytest.raises(OperationFailure) as failure:
+        rows.source.aggregate([{"$sort": {"_id": 1}}, {"$merge": "target"}])
+    assert failure.value.code == 11000
+    assert [row["_id"] for row in rows.target.find().sort("_id")] == [2, 100]
+    assert list(rows.target.find_one({"_id": 2}) or {}) == ["_id", "a", "b", "k"]
+    rows.source.aggregate([{"$merge": {"into": "nowhere", "whenNotMatched": "discard"}}])
+    assert "nowhere" not in rows.list_collection_names()
+    # What it joins by is there afterwards.
+    rows.other.insert_one({"_id": 7, "x": 1})
+    rows.other.aggregate([{"$unset": "_id"}, {"$merge": {"into": "target", "on": "k"}}])
+    assert [(row["k"], row["x"]) for row in rows.target.find({"x": 1})] == [(None, 1)]
