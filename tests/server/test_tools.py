@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import bson
 import lmdb
 import pytest
 from pymongo import MongoClient
@@ -103,14 +104,19 @@ def test_missing_and_surplus_entries_are_found_and_repaired(filled: Path) -> Non
 
 
 def test_validate_repairs_the_index_on_id_beside_clients(filled: Path, tmp_path: Path) -> None:
-    def change(transaction: Any) -> None:
-        by_index: dict[bytes, list[bytes]] = {}
-        for key, _ in transaction.cursor():
-            by_index.setdefault(bytes(key[:8]), []).append(bytes(key))
-        # Of every index an entry is lost: of those on `_id`, of ordinary ones, and of the buckets'.
-        for keys in by_index.values():
-            transaction.delete(keys[0])
+    numbers: list[bytes] = []
 
+    def find(transaction: Any) -> None:
+        for name in (b"lab\0plain", b"lab\0system.buckets.series"):
+            indexes = bson.decode(transaction.get(name))["indexes"]
+            numbers.extend(int(index["id"]).to_bytes(8, "big") for index in indexes)
+
+    def change(transaction: Any) -> None:
+        # Of every index an entry is lost: of the one on `_id`, of ordinary ones, and of the buckets'.
+        for number in numbers:
+            transaction.delete(next(bytes(key) for key, _ in transaction.cursor() if key.startswith(number)))
+
+    tamper(filled, "catalog", find)
     tamper(filled, "indexes", change)
     server = ServerProcess(tmp_path)
     server.start()
@@ -129,11 +135,7 @@ def test_validate_repairs_the_index_on_id_beside_clients(filled: Path, tmp_path:
         assert lab.command("validate", "series", repair=True)["valid"]
     server.stop()
     code, found = check(filled)
-    broken = {row["ns"] for row in found["collections"] if row["errors"]}
-    assert code == 1
-    assert broken.isdisjoint({"lab.plain", "lab.system.buckets.series"})
-    assert "lab.system.views" in broken
-    assert check(filled, "--repair")[0] == 0
+    assert code == 0, found
 
 
 def test_a_wrong_count_is_found_and_repaired(filled: Path) -> None:
