@@ -43,6 +43,16 @@ def run_kills(folder: Path, kills: int, seed: int) -> None:
     moments = random.Random(seed)
     ledger = Ledger()
     server = ServerProcess(folder, "--test-clock")
+    try:
+        kill_often(server, ledger, kills, moments)
+    finally:
+        server.kill()
+    report = checked_offline(server.dbpath)
+    assert report["valid"], report
+    print(ledger, f"; pages: {report['pages']}")
+
+
+def kill_often(server: ServerProcess, ledger: Ledger, kills: int, moments: random.Random) -> None:
     server.start()
     workers: list[Worker] = [
         *(Inserter(f"inserter{number}", ledger) for number in range(3)),
@@ -74,13 +84,10 @@ def run_kills(folder: Path, kills: int, seed: int) -> None:
             for worker in workers:
                 worker.check(database)
             look_at_all(database, ledger)
-            assert ledger.clean(), (ledger.lost[:5], ledger.doubled[:5], ledger.strange[:5], f"seed {seed}")
+            assert ledger.clean(), (ledger.lost[:5], ledger.doubled[:5], ledger.strange[:5])
             if database["plain"].estimated_document_count() * 3 > CLEARED_AT:
                 clear(database, workers)
     assert server.stop() == 0
-    report = checked_offline(server.dbpath)
-    assert report["valid"], report
-    print(ledger, f"; pages: {report['pages']}")
 
 
 def clear(database: Database[Document], workers: list[Worker]) -> None:
