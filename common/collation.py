@@ -12,13 +12,14 @@ from typing import Any, Final
 
 from bson import Decimal128
 
+# The comparisons that a dataclass writes need the name `NotImplemented` for themselves.
+from . import errors
 from .display import value_text
 from .errors import (
     BadValue,
     IDLFailedToParse,
     IDLUnknownField,
     IncompatibleCollationVersion,
-    NotImplemented,
     TypeMismatch,
 )
 from .numbers import is_number, truncated
@@ -254,7 +255,7 @@ def _bcp47(collation: Collation) -> str:
     parts = name.replace("POSIX", "posix").split("_")
     if collation.backwards and name != "fr_CA":
         if parts[0] not in _ROOT_LANGUAGES or keywords:
-            raise NotImplemented(f"'backwards' is not supported for the locale '{collation.locale}'")
+            raise errors.NotImplemented(f"'backwards' is not supported for the locale '{collation.locale}'")
         return "fr-CA"
     if name == "fr_CA" and not collation.backwards:
         return "fr"

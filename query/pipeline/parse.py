@@ -49,7 +49,7 @@ def register(name: str, parser: StageParser) -> None:
     STAGES[name] = parser
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Leading:
     """What stands at the beginning of a pipeline and can be asked of the source itself."""
 

@@ -83,3 +83,11 @@ def test_the_no_break_space_is_punctuation() -> None:
     assert punctuation is not None
     assert space.key("a b") == space.key("ab") != space.key("a\u00a0b")
     assert punctuation.key("a\u00a0b") == punctuation.key("ab")
+
+
+def test_a_collation_is_not_equal_to_none() -> None:
+    other = Collation.parse({"locale": "en", "strength": 2})
+    assert (BASE == None) is False  # noqa: E711 (the comparison itself)
+    assert (BASE != None) is True  # noqa: E711
+    assert other != BASE
+    assert Collation.parse({"locale": "en", "strength": 1}) == BASE
