@@ -7,7 +7,8 @@ later stages let it leave out (`rewrites`) is kept in it, and explain shows it.
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ..common.errors import Location, NotImplemented
+from ..common import errors
+from ..common.errors import Location
 from ..common.numbers import whole_number
 from ..common.values import Document, type_name
 from ..query.match.base import MatchNode
@@ -166,7 +167,7 @@ def parse_internal(spec: Any, context: PipelineContext) -> UnpackStage:
                 made[key] = parse_filter(value, collator=context.collation)
             case "includeMinTimeAsMetadata" | "includeMaxTimeAsMetadata":
                 if _flag(value, name, 6460208 if "Min" in name else 6460209):
-                    raise NotImplemented(f"{name} of $_internalUnpackBucket is not supported")
+                    raise errors.NotImplemented(f"{name} of $_internalUnpackBucket is not supported")
             case _:
                 raise Location(5346506, f"unrecognized parameter to $_internalUnpackBucket: {name}")
     if "time_field" not in made:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...common.errors import Location, MaxSubPipelineDepthExceeded, NotImplemented, SearchNotEnabled, TypeMismatch
+from ...common import errors
+from ...common.errors import Location, MaxSubPipelineDepthExceeded, SearchNotEnabled, TypeMismatch
 from ...common.values import Document, type_name
 from ..match.base import holds
 from ..match.text import TextMatch
@@ -192,5 +193,5 @@ def _stage(name: str, operand: Any, context: PipelineContext) -> Stage:
     if name in _SEARCH:
         raise SearchNotEnabled(f"Using {name} requires additional configuration.")
     if name in _KNOWN_ELSEWHERE:
-        raise NotImplemented(f"the stage {name} is not supported")
+        raise errors.NotImplemented(f"the stage {name} is not supported")
     raise Location(40324, f"Unrecognized pipeline stage name: '{name}'")
