@@ -1,7 +1,7 @@
 """More clients than there are processors for, beside others that want to bring the server down: nothing is lost.
 
-The short form runs with every change; the long one (`make test-nightly`) as long as BUCKETD_TEST_OVERLOAD_SECONDS says,
-60 where it says nothing, and prints its figures.
+The short form runs with every change; the long one (`make test-nightly`) prints its figures. BUCKETD_TEST_OVERLOAD_SECONDS
+says how long either takes.
 """
 
 import os
@@ -20,21 +20,26 @@ from support.server_process import ServerProcess
 from support.wire_client import body_section, message
 
 CLIENTS = 64
-SHORT_SECONDS = 8.0
+SHORT_SECONDS, LONG_SECONDS = 8.0, 600.0
 MEMORY_MIB_MAX = 700
 """64 clients, their batches, what abusers may hold (48 MB of messages), caches and buffers of the store."""
 
 Start = Callable[..., ServerProcess]
 
 
+@pytest.mark.timeout(600)
 def test_overload(start_server: Start) -> None:
-    _overload(start_server, SHORT_SECONDS)
+    _overload(start_server, _seconds(SHORT_SECONDS))
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_long_overload(start_server: Start) -> None:
-    _overload(start_server, float(os.environ.get("BUCKETD_TEST_OVERLOAD_SECONDS", "60")))
+    _overload(start_server, _seconds(LONG_SECONDS))
+
+
+def _seconds(usual: float) -> float:
+    return float(os.environ.get("BUCKETD_TEST_OVERLOAD_SECONDS", usual))
 
 
 def _overload(start_server: Start, seconds: float) -> None:
