@@ -96,6 +96,8 @@ class GroupKeys:
         self._parts = list(parts)
         self._collation = collation
         self._time_field = time_field
+        whole = len(parts) == 1 and parts[0].name is None
+        self._names = None if whole else [str(part.name) for part in parts]
         self._variants = [_Variants() for _ in parts]
         self._shared_numbers: dict[Any, int] = {}
         self._slots: dict[tuple[int, ...], int] = {}
@@ -216,18 +218,23 @@ class GroupKeys:
             return None
         _, firsts, inverse = distinct(code)
         slots = np.empty(len(firsts), dtype=np.int64)
-        for at in np.argsort(firsts, kind="stable").tolist():
-            run = int(firsts[at])
-            key = tuple(int(one[run]) for one in classes)
-            slot = self._slots.get(key)
+        order = np.argsort(firsts, kind="stable")
+        runs_met = firsts[order]
+        keys = zip(*(one[runs_met].tolist() for one in classes), strict=True)
+        chosen = zip(*(one[runs_met].tolist() for one in picked), strict=True)
+        known = self._slots
+        numbered = []
+        for key, variants in zip(keys, chosen, strict=True):
+            slot = known.get(key)
             if slot is None:
-                slot = self._slots[key] = len(self.values)
-                self.values.append(self._value([int(one[run]) for one in picked]))
-            slots[at] = slot
+                slot = known[key] = len(self.values)
+                self.values.append(self._value(variants))
+            numbered.append(slot)
+        slots[order] = numbered
         assert len(inverse) == runs
         return slots[inverse]
 
-    def _value(self, chosen: list[int]) -> Any:
+    def _value(self, chosen: Sequence[int]) -> Any:
         values = [variants.values[number] for variants, number in zip(self._variants, chosen, strict=True)]
         if len(self._parts) == 1 and self._parts[0].name is None:
             return None if values[0] is MISSING else values[0]
