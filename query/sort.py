@@ -242,6 +242,8 @@ def _meta_kind(direction: Document) -> str:
 
 _SLICE_ROWS: Final = 4096
 
+_Entry = tuple[SortKey, Row, Metadata | None, int]
+
 
 class Sorter:
     """Takes rows, gives them back in order; keeps the sort stable.
@@ -270,7 +272,9 @@ class Sorter:
         self._memory_bytes_max = memory_bytes_max
         self._spill_folder = spill_folder
         self._allow_disk_use = allow_disk_use
-        self._rows: list[tuple[SortKey, Row, Metadata | None, int]] = []
+        self._rows: list[_Entry] = []
+        # Sorted already, a slice at a time, so that no step takes long; what was added earlier stands in front.
+        self._slices: list[list[_Entry]] = []
         self._runs: list[IO[bytes]] = []
         self._worst: SortKey | None = None
         self._bytes = 0
@@ -304,7 +308,12 @@ class Sorter:
         self._rows.append((key, document if raw is None else raw, metadata, size))
         self._bytes += size
         self.bytes_sorted += size
-        if self._limit is not None and len(self._rows) >= 2 * self._limit + 64:
+        if self._limit is None:
+            if len(self._rows) >= _SLICE_ROWS:
+                self._rows.sort(key=itemgetter(0))
+                self._slices.append(self._rows)
+                self._rows = []
+        elif len(self._rows) >= 2 * self._limit + 64:
             self._cut(self._limit)
         if self._bytes > self._memory_bytes_max:
             if self._limit is not None and len(self._rows) > self._limit:
@@ -320,14 +329,10 @@ class Sorter:
 
     def results(self) -> Iterator[tuple[Row, Metadata | None]]:
         """The rows in order. To be called once, when all have been added."""
-        self._rows.sort(key=itemgetter(0))
-        found: Iterator[tuple[Row, Metadata | None]]
-        if self._runs:
-            sources = [self._read(run) for run in self._runs]
-            sources.append((key, row, metadata) for key, row, metadata, _ in self._rows)
-            found = ((row, metadata) for _, row, metadata in heapq.merge(*sources, key=itemgetter(0)))
-        else:
-            found = ((row, metadata) for _, row, metadata, _ in self._rows)
+        sources: list[Iterator[tuple[SortKey, Row, Metadata | None]]] = [self._read(run) for run in self._runs]
+        sources.append((key, row, metadata) for key, row, metadata, _ in self._in_order())
+        merged = heapq.merge(*sources, key=itemgetter(0)) if len(sources) > 1 else sources[0]
+        found = ((row, metadata) for _, row, metadata in merged)
         for given, pair in enumerate(found):
             if self._limit is not None and given >= self._limit:
                 break
@@ -337,9 +342,17 @@ class Sorter:
     def close(self) -> None:
         """Gives up the rows and the temporary files."""
         self._rows = []
+        self._slices = []
         for run in self._runs:
             run.close()
         self._runs = []
+
+    def _in_order(self) -> Iterator[_Entry]:
+        """What is in memory, in order; a row costs little by itself."""
+        self._rows.sort(key=itemgetter(0))
+        if not self._slices:
+            return iter(self._rows)
+        return heapq.merge(*self._slices, self._rows, key=itemgetter(0))
 
     def _cut(self, limit: int) -> None:
         self._rows.sort(key=itemgetter(0))
@@ -353,20 +366,22 @@ class Sorter:
                 f"Sort exceeded memory limit of {self._memory_bytes_max} bytes, "
                 "but did not opt in to external sorting. Pass allowDiskUse:true to opt in."
             )
-        self._rows.sort(key=itemgetter(0))
         run = tempfile.TemporaryFile(dir=self._spill_folder)  # noqa: SIM115 (lives as long as the sorter)
         self._runs.append(run)
-        for at, (_, row, metadata, _) in enumerate(self._rows):
+        written = 0
+        for at, (_, row, metadata, _) in enumerate(self._in_order()):
+            written = at + 1
             if not at % _SLICE_ROWS:
                 yield
             raw = row if isinstance(row, bytes) else encode(row)
             beside = b"" if metadata is None else encode(metadata)
             run.write(len(raw).to_bytes(4, "little") + len(beside).to_bytes(4, "little") + raw + beside)
         self.spills += 1
-        self.spilled_rows += len(self._rows)
+        self.spilled_rows += written
         self.spilled_bytes += run.tell()
         run.seek(0)
         self._rows = []
+        self._slices = []
         self._bytes = 0
 
     def _read(self, run: IO[bytes]) -> Iterator[tuple[SortKey, Row, Metadata | None]]:
