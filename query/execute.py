@@ -56,6 +56,7 @@ class Execution:
         self._left: list[bytes] = []
         self._at = 0
         self._ended = False
+        self._turn_began = time.monotonic()
 
     @property
     def exhausted(self) -> bool:
@@ -135,6 +136,9 @@ class Execution:
 
     async def _refill(self, watch: Watch | None) -> None:
         """Step the plan until it has rows or ends, giving others their turn every few milliseconds."""
+        if time.monotonic() - self._turn_began >= SLICE_SECONDS:
+            # Rows that come without end are no reason to let nobody else run.
+            await self._give_way()
         while True:
             if watch is not None:
                 watch.check()
@@ -149,7 +153,12 @@ class Execution:
                     self._run.snapshot = _NO_SNAPSHOT
             if found:
                 return
-            await asyncio.sleep(0)
+            await self._give_way()
+
+    async def _give_way(self) -> None:
+        """Let other clients run."""
+        await asyncio.sleep(0)
+        self._turn_began = time.monotonic()
 
     def _slice(self, until: float) -> bool:
         """Step until there are rows or the plan has ended (True), or the time is over (False)."""

@@ -41,6 +41,7 @@ class Sort(PlanNode):
             memory_bytes_max=run.memory_bytes_max,
             spill_folder=run.spill_folder,
             allow_disk_use=run.allow_disk_use,
+            patient=True,
         )
         try:
             for batch in self.inputs[0].batches(run):
@@ -53,6 +54,7 @@ class Sort(PlanNode):
                             beside = {**(beside or {}), "$recordKey": keys[position]}
                         sorter.add(document, raw=raw, metadata=beside)
                 yield None
+                yield from sorter.relieve()
             rows = sorter.results()
             while chunk := list(islice(rows, run.batch_rows)):
                 self.stats.advanced += len(chunk)
