@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from bson import DatetimeMS, Int64
 from numpy.typing import NDArray
 
+from ...common.paths import Path, expression_path
 from ...common.values import MISSING, BsonType, Document, decode
 from ..plan.batches import Batch
 
@@ -17,6 +18,18 @@ MIXED = 255
 """Kind of a column whose values are of several types, or of one that has no array."""
 ABSENT = 0
 """Kind of a column that no row has a value in."""
+
+
+_NO_TEXT: Final = 2**32 - 1
+_DTYPES: Final[dict[int, Any]] = {BsonType.DOUBLE: np.float64, BsonType.BOOL: np.bool_}
+_KINDS: Final[dict[type, int]] = {
+    float: BsonType.DOUBLE,
+    int: BsonType.INT32,
+    Int64: BsonType.INT64,
+    DatetimeMS: BsonType.DATE,
+    bool: BsonType.BOOL,
+    str: BsonType.STRING,
+}
 
 
 @dataclass(slots=True)
@@ -156,6 +169,41 @@ class ColumnBatch(Batch):
         if column is None:
             column = self._cached[name] = make(self)
         return column
+
+    def shared_column(self, parts: Path) -> Column:
+        """What the rows have at a path within the shared field; mixed where their types have no array in common."""
+        name = "\0".join(("", "", *parts))
+        column = self._cached.get(name)
+        if column is None:
+            column = self._cached[name] = self._of_shared(parts)
+        return column
+
+    def _of_shared(self, parts: Path) -> Column:
+        numbers: dict[bytes | None, int] = {}
+        codes = [numbers.setdefault(key, len(numbers)) for key in self.shared.keys]
+        values = [expression_path(self.shared.of(key), parts) for key in numbers]
+        types = {type(value) for value in values if value is not MISSING}
+        if not types:
+            return Column(ABSENT, np.zeros(len(self), dtype=np.int64))
+        kind = _KINDS.get(types.pop(), MIXED)
+        if types or kind == MIXED:
+            return Column(MIXED, np.zeros(len(self), dtype=np.int64))
+        texts: dict[str, int] = {}
+        if kind == BsonType.STRING:
+            array = np.array(
+                [_NO_TEXT if value is MISSING else texts.setdefault(value, len(texts)) for value in values],
+                dtype=np.uint32,
+            )
+        else:
+            plain = [
+                0 if value is MISSING else value if type(value) in (float, bool) else int(value) for value in values
+            ]
+            array = np.array(plain, dtype=_DTYPES.get(kind, np.int64))
+        by_row = np.array(codes, dtype=np.int64)[self.segments]
+        here = np.array([value is not MISSING for value in values], dtype=np.bool_)
+        return Column(
+            kind, array[by_row], None if here.all() else here[by_row], list(texts) if kind == BsonType.STRING else None
+        )
 
     @property
     def bounds(self) -> Positions | None:

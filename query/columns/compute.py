@@ -15,7 +15,8 @@ from ..match.elements import Exists
 from ..match.evaluation import ExprMatch
 from ..match.logical import And, Not, Or
 from .batch import ABSENT, MIXED, Column, ColumnBatch
-from .computed import Unfit, can_compute, computed, truth
+from .computed import can_compute, computed, truth
+from .operands import Unfit
 
 Mask = NDArray[np.bool_]
 

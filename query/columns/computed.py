@@ -15,16 +15,25 @@ from ...common.numbers import INT32_MAX, INT32_MIN, INT64_MAX
 from ...common.values import BsonType
 from ..expression.base import Call, Constant, Expression, FieldPath, Lazy
 from .batch import ABSENT, MIXED, Column, ColumnBatch
+from .dates import date_operator
+from .numbers import OPERATORS as NUMBER_OPERATORS
+from .numbers import SINGLY, places_of, rounding, singly
+from .operands import (
+    EXACT,
+    NUMBERS,
+    WHOLE,
+    Mask,
+    Unfit,
+    doubles,
+    here,
+    largest,
+    nothing,
+    of_numbers,
+    present_in,
+    whole_result,
+)
 
-Mask = NDArray[np.bool_]
-
-_EXACT: Final = 2**53
-_WHOLE: Final = (BsonType.INT32, BsonType.INT64)
-_NUMBERS: Final = (BsonType.DOUBLE, *_WHOLE)
-
-
-class Unfit(Exception):
-    """The types or values of a batch are none that arrays can compute with."""
+Compute = Callable[[Sequence[Column]], Column]
 
 
 def can_compute(expression: Expression, shared_field: str | None) -> bool:
@@ -33,12 +42,20 @@ def can_compute(expression: Expression, shared_field: str | None) -> bool:
         case Constant():
             return type(expression.value) in (int, float, Int64, bool, DatetimeMS) or expression.value is None
         case FieldPath():
-            return expression.variable == "CURRENT" and len(expression.path) == 1 and expression.path[0] != shared_field
+            if expression.variable != "CURRENT" or not expression.path:
+                return False
+            return len(expression.path) == 1 or expression.path[0] == shared_field
         case Call() | Lazy():
-            return expression.name in _OPERATORS and all(
-                can_compute(operand, shared_field) for operand in expression.operands
-            )
+            found = _operator(expression)
+            return found is not None and all(can_compute(operand, shared_field) for operand in found[0])
     return False
+
+
+def column_name(expression: Expression, shared_field: str | None) -> str | None:
+    """The column that an expression is; None where it is more than that."""
+    if isinstance(expression, FieldPath) and can_compute(expression, shared_field):
+        return str(expression.path[0]) if expression.path[0] != shared_field else None
+    return None
 
 
 def computed(expression: Expression, batch: ColumnBatch) -> Column:
@@ -51,22 +68,42 @@ def computed(expression: Expression, batch: ColumnBatch) -> Column:
         case Constant():
             return _constant(expression.value, len(batch))
         case FieldPath():
-            column = batch.column(str(expression.path[0]))
+            first = str(expression.path[0])
+            column = batch.shared_column(expression.path[1:]) if first == batch.shared.name else batch.column(first)
             if column.kind == MIXED:
                 raise Unfit
             return column
         case Call() | Lazy():
-            operands = [computed(operand, batch) for operand in expression.operands]
-            with np.errstate(all="ignore"):
-                return _OPERATORS[expression.name](operands)
+            found = _operator(expression)
+            if found is not None:
+                operands, compute = found
+                columns = [computed(operand, batch) for operand in operands]
+                with np.errstate(all="ignore"):
+                    return compute(columns)
     raise Unfit
+
+
+def _operator(expression: Call | Lazy) -> tuple[Sequence[Expression], Compute] | None:
+    """The operands that differ from row to row, and what computes the operator; None where it is none known here."""
+    name = expression.name
+    compute = _OPERATORS.get(name)
+    if compute is not None:
+        return expression.operands, compute
+    if isinstance(expression, Call):
+        if name in SINGLY:
+            return expression.operands, singly(expression.function)
+        if name in ("$round", "$trunc"):
+            places = places_of(expression)
+            rounded = None if places is None else rounding(name, places)
+            return None if rounded is None else (expression.operands[:1], rounded)
+    return date_operator(expression)
 
 
 def truth(column: Column, rows: int) -> Mask:
     """Which rows count as true."""
     if column.kind == ABSENT:
         return np.zeros(rows, dtype=np.bool_)
-    if column.kind == BsonType.BOOL or column.kind in _NUMBERS:
+    if column.kind == BsonType.BOOL or column.kind in NUMBERS:
         true: Mask = column.values != 0
     else:
         true = np.ones(rows, dtype=np.bool_)
@@ -76,7 +113,7 @@ def truth(column: Column, rows: int) -> Mask:
 def _constant(value: Any, rows: int) -> Column:
     match value:
         case None:
-            return Column(ABSENT, np.zeros(rows, dtype=np.int64))
+            return nothing(rows)
         case bool():
             return Column(BsonType.BOOL, np.full(rows, value, dtype=np.bool_))
         case float():
@@ -87,129 +124,97 @@ def _constant(value: Any, rows: int) -> Column:
     return Column(BsonType.INT64 if wide else BsonType.INT32, np.full(rows, int(value), dtype=np.int64))
 
 
-def _present(columns: Sequence[Column]) -> Mask | None:
-    """The rows that have a value in all of the columns; None for all rows."""
-    masks = [column.present for column in columns if column.present is not None]
-    if not masks:
-        return None
-    both: Mask = np.logical_and.reduce(masks)
-    return both
-
-
-def _largest(column: Column) -> int:
-    """The greatest absolute value of whole numbers."""
-    if not len(column.values):
-        return 0
-    return max(abs(int(column.values.max())), abs(int(column.values.min())))
-
-
-def _doubles(column: Column) -> NDArray[np.float64]:
-    """Numbers as doubles, as exact as one by one."""
-    return column.values.astype(np.float64) if column.kind != BsonType.DOUBLE else column.values
-
-
-def _of_numbers(columns: Sequence[Column]) -> Column | None:
-    """Nothing, where a column holds nothing; `Unfit` where one holds something else than numbers."""
-    for column in columns:
-        if column.kind not in (ABSENT, *_NUMBERS):
-            raise Unfit
-    if any(column.kind == ABSENT for column in columns):
-        return Column(ABSENT, np.zeros(len(columns[0].values), dtype=np.int64))
-    return None
-
-
-def _whole_result(values: NDArray[np.int64], columns: Sequence[Column], present: Mask | None) -> Column:
-    """Whole numbers of the width that each has by itself, where that is one width."""
-    if any(column.kind == BsonType.INT64 for column in columns):
-        return Column(BsonType.INT64, values, present)
-    shown = values if present is None else values[present]
-    if len(shown) and (int(shown.min()) < INT32_MIN or int(shown.max()) > INT32_MAX):
-        raise Unfit
-    return Column(BsonType.INT32, values, present)
-
-
 def _add(columns: Sequence[Column]) -> Column:
     if not columns:
         raise Unfit
-    nothing = _of_numbers(columns)
-    if nothing is not None:
-        return nothing
-    present = _present(columns)
-    if all(column.kind in _WHOLE for column in columns):
-        if sum(_largest(column) for column in columns) > INT64_MAX:
+    dates = [column for column in columns if column.kind == BsonType.DATE]
+    if len(dates) == 1:
+        others = [column for column in columns if column.kind != BsonType.DATE]
+        return _date_moved(dates[0], others, 1)
+    absent = of_numbers(columns)
+    if absent is not None:
+        return absent
+    present = present_in(columns)
+    if all(column.kind in WHOLE for column in columns):
+        if sum(largest(column) for column in columns) > INT64_MAX:
             raise Unfit
         total: NDArray[np.int64] = np.add.reduce([column.values for column in columns])
-        return _whole_result(total, columns, present)
+        return whole_result(total, columns, present)
     if len(columns) > 2:
         # Several are added up with one rounding.
         raise Unfit
     sums = np.zeros(len(columns[0].values))
     for column in columns:
-        sums = sums + _doubles(column)
+        sums = sums + doubles(column)
     return Column(BsonType.DOUBLE, sums, present)
+
+
+def _date_moved(date: Column, others: Sequence[Column], sign: int) -> Column:
+    """A date and whole milliseconds."""
+    absent = of_numbers(others)
+    if absent is not None:
+        return absent
+    if any(column.kind not in WHOLE for column in others):
+        raise Unfit
+    if largest(date) + sum(largest(column) for column in others) > INT64_MAX:
+        raise Unfit
+    moved = date.values
+    for column in others:
+        moved = moved + sign * column.values
+    return Column(BsonType.DATE, moved, present_in([date, *others]))
 
 
 def _subtract(columns: Sequence[Column]) -> Column:
     left, right = columns
     if left.kind == BsonType.DATE and right.kind == BsonType.DATE:
-        if _largest(left) + _largest(right) > INT64_MAX:
+        if largest(left) + largest(right) > INT64_MAX:
             raise Unfit
-        return Column(BsonType.INT64, left.values - right.values, _present(columns))
-    nothing = _of_numbers(columns)
-    if nothing is not None:
-        return nothing
-    present = _present(columns)
-    if left.kind in _WHOLE and right.kind in _WHOLE:
-        if _largest(left) + _largest(right) > INT64_MAX:
+        return Column(BsonType.INT64, left.values - right.values, present_in(columns))
+    if left.kind == BsonType.DATE:
+        return _date_moved(left, [right], -1)
+    absent = of_numbers(columns)
+    if absent is not None:
+        return absent
+    present = present_in(columns)
+    if left.kind in WHOLE and right.kind in WHOLE:
+        if largest(left) + largest(right) > INT64_MAX:
             raise Unfit
-        return _whole_result(left.values - right.values, columns, present)
-    return Column(BsonType.DOUBLE, _doubles(left) - _doubles(right), present)
+        return whole_result(left.values - right.values, columns, present)
+    return Column(BsonType.DOUBLE, doubles(left) - doubles(right), present)
 
 
 def _multiply(columns: Sequence[Column]) -> Column:
     if not columns:
         raise Unfit
-    nothing = _of_numbers(columns)
-    if nothing is not None:
-        return nothing
-    present = _present(columns)
-    if all(column.kind in _WHOLE for column in columns):
+    absent = of_numbers(columns)
+    if absent is not None:
+        return absent
+    present = present_in(columns)
+    if all(column.kind in WHOLE for column in columns):
         bound, product = 1, np.ones(len(columns[0].values), dtype=np.int64)
         for column in columns:
-            bound *= max(_largest(column), 1)
+            bound *= max(largest(column), 1)
             product = product * column.values
         if bound > INT64_MAX:
             raise Unfit
-        return _whole_result(product, columns, present)
+        return whole_result(product, columns, present)
     result = np.ones(len(columns[0].values))
     for column in columns:
-        result = result * _doubles(column)
+        result = result * doubles(column)
     return Column(BsonType.DOUBLE, result, present)
 
 
 def _divide(columns: Sequence[Column]) -> Column:
-    nothing = _of_numbers(columns)
-    if nothing is not None:
-        return nothing
+    absent = of_numbers(columns)
+    if absent is not None:
+        return absent
     left, right = columns
-    present = _present(columns)
-    divisors = _doubles(right)
+    present = present_in(columns)
+    divisors = doubles(right)
     if (divisors == 0).any() and (present is None or (divisors[present] == 0).any()):
         # Whether that is an error is told row by row.
         raise Unfit
-    return Column(BsonType.DOUBLE, _doubles(left) / divisors, present)
-
-
-def _absolute(columns: Sequence[Column]) -> Column:
-    nothing = _of_numbers(columns)
-    if nothing is not None:
-        return nothing
-    (column,) = columns
-    if column.kind == BsonType.DOUBLE:
-        return Column(BsonType.DOUBLE, np.abs(column.values), column.present)
-    if _largest(column) > INT64_MAX:
-        raise Unfit
-    return _whole_result(np.abs(column.values), columns, column.present)
+    return Column(BsonType.DOUBLE, doubles(left) / divisors, present)
 
 
 def _comparison(test: Callable[[NDArray[np.int64]], Mask]) -> Callable[[Sequence[Column]], Column]:
@@ -223,7 +228,7 @@ def _comparison(test: Callable[[NDArray[np.int64]], Mask]) -> Callable[[Sequence
 def _order(left: Column, right: Column) -> NDArray[np.int64]:
     """-1, 0 or 1 as the value on the left stands to that on the right."""
     rows = len(left.values)
-    left_here, right_here = _here(left, rows), _here(right, rows)
+    left_here, right_here = here(left, rows), here(right, rows)
     if bool((~left_here & ~right_here).any()):
         # Null and missing differ.
         raise Unfit
@@ -231,12 +236,12 @@ def _order(left: Column, right: Column) -> NDArray[np.int64]:
     both = left_here & right_here
     if not both.any():
         return order
-    if left.kind in _NUMBERS and right.kind in _NUMBERS:
+    if left.kind in NUMBERS and right.kind in NUMBERS:
         low, high = left.values, right.values
         if left.kind != right.kind and BsonType.DOUBLE in (left.kind, right.kind):
-            if any(column.kind in _WHOLE and _largest(column) > _EXACT for column in (left, right)):
+            if any(column.kind in WHOLE and largest(column) > EXACT for column in (left, right)):
                 raise Unfit
-            low, high = _doubles(left), _doubles(right)
+            low, high = doubles(left), doubles(right)
         for column in (left, right):
             if column.kind == BsonType.DOUBLE and np.isnan(column.values).any():
                 raise Unfit
@@ -246,12 +251,6 @@ def _order(left: Column, right: Column) -> NDArray[np.int64]:
         raise Unfit
     found = (low > high).astype(np.int64) - (low < high)
     return np.where(both, found, order)
-
-
-def _here(column: Column, rows: int) -> Mask:
-    if column.kind == ABSENT:
-        return np.zeros(rows, dtype=np.bool_)
-    return np.ones(rows, dtype=np.bool_) if column.present is None else column.present
 
 
 def _all(columns: Sequence[Column]) -> Column:
@@ -274,7 +273,7 @@ def _cond(columns: Sequence[Column]) -> Column:
 def _if_null(columns: Sequence[Column]) -> Column:
     *tried, found = columns
     for column in reversed(tried):
-        found = _chosen(_here(column, len(column.values)), column, found)
+        found = _chosen(here(column, len(column.values)), column, found)
     return found
 
 
@@ -294,7 +293,7 @@ def _chosen(first: Mask, then: Column, otherwise: Column) -> Column:
     values = np.where(
         first, _values_of(then, kind, otherwise.values.dtype), _values_of(otherwise, kind, then.values.dtype)
     )
-    present = np.where(first, _here(then, rows), _here(otherwise, rows))
+    present = np.where(first, here(then, rows), here(otherwise, rows))
     return Column(kind, values, None if present.all() else present)
 
 
@@ -302,8 +301,8 @@ def _values_of(column: Column, kind: int, dtype: Any) -> NDArray[Any]:
     return column.values if column.kind == kind else column.values.astype(dtype)
 
 
-_OPERATORS: Final[dict[str, Callable[[Sequence[Column]], Column]]] = {
-    "$abs": _absolute,
+_OPERATORS: Final[dict[str, Compute]] = {
+    **NUMBER_OPERATORS,
     "$add": _add,
     "$and": _all,
     "$cond": _cond,

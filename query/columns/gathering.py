@@ -18,8 +18,9 @@ from ...kernels import GroupExtremes, GroupSpreads, GroupSums, within_sums
 from ..expression.base import Expression
 from ..expression.ranking import percentile_of
 from .batch import ABSENT, MIXED, Column, ColumnBatch
-from .computed import Unfit, computed
+from .computed import computed
 from .keys import Runs
+from .operands import Unfit
 
 _WHOLE: Final = (BsonType.INT32, BsonType.INT64)
 _NUMBERS: Final = (BsonType.DOUBLE, *_WHOLE)

@@ -11,9 +11,9 @@ from ...common.ordering import order_key
 from ...common.values import Document
 from ..accumulators.base import Accumulator, State
 from ..accumulators.statistics import Percentiles
-from ..expression.base import Constant, Expression, FieldPath
+from ..expression.base import Constant, Expression
 from .batch import ABSENT, ColumnBatch
-from .computed import can_compute
+from .computed import can_compute, column_name
 from .gathering import Ends, Extremes, Gathering, Ranks, Source, Spreads, Sums
 from .keys import CODED, GroupKeys, KeyPart, key_parts
 
@@ -137,7 +137,7 @@ def _gathering(accumulator: Accumulator, shared_field: str | None) -> Callable[[
         return lambda: Sums(int(value), average=False)
     if not can_compute(expression, shared_field):
         return None
-    source: Source = str(expression.path[0]) if isinstance(expression, FieldPath) else expression
+    source: Source = column_name(expression, shared_field) or expression
     match name:
         case "$sum" | "$avg":
             return lambda: Sums(source, average=name == "$avg")

@@ -16,16 +16,20 @@ from numpy.typing import NDArray
 from ...common.ordering import order_key
 from ...common.values import MISSING, BsonType, Document
 from ...kernels import GroupRuns
-from ..expression.base import Expression, ObjectExpression
+from ..expression.base import Call, Expression, FieldPath, Lazy, ObjectExpression
 from .batch import ABSENT, ColumnBatch
+from .computed import can_compute, computed
 from .grains import EVEN_OFFSETS_MS, SECOND, time_grain
+from .operands import Unfit
+from .zones import distinct
 
 Numbers = NDArray[np.int64]
 
 CODED: Final = (BsonType.DOUBLE, BsonType.INT32, BsonType.INT64, BsonType.DATE, BsonType.STRING, BsonType.BOOL)
 """Types of columns by whose values rows are told apart."""
-_TABLE_MAX: Final = 1 << 22
 _SAFE: Final = 2**62
+_PASSING: Final = ("$cond", "$ifNull")
+"""Operators that may give what is missing as well as null."""
 
 
 @dataclass(slots=True)
@@ -37,6 +41,8 @@ class KeyPart:
         shares: it reads the shared field.
         grain_ms: within so much time (from a multiple of it) it does not change; None where it reads no time.
         columns: the columns that it reads.
+        computes: it can be computed for all rows at once.
+        only_computes: nothing else is known of it.
     """
 
     name: str | None
@@ -44,6 +50,8 @@ class KeyPart:
     shares: bool
     grain_ms: int | None
     columns: list[str]
+    computes: bool = False
+    only_computes: bool = False
 
 
 @dataclass(slots=True)
@@ -73,22 +81,6 @@ class Runs:
     native: GroupRuns
 
 
-def distinct(codes: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """The different codes, where each stands first, and for each code its place among the different ones."""
-    low, high = int(codes.min()), int(codes.max())
-    span = high - low + 1
-    if span > min(_TABLE_MAX, 4 * len(codes) + 65_536):
-        found, firsts, inverse = np.unique(codes, return_index=True, return_inverse=True)
-        return found, firsts.astype(np.int64), inverse.astype(np.int64)
-    places = codes - low
-    table = np.full(span, -1, dtype=np.int64)
-    table[places[::-1]] = np.arange(len(codes) - 1, -1, -1)
-    met = np.flatnonzero(table >= 0)
-    ranks = np.empty(span, dtype=np.int64)
-    ranks[met] = np.arange(len(met))
-    return met + low, table[met], ranks[places]
-
-
 class GroupKeys:
     """Gives the groups of a stage their slots, batch after batch."""
 
@@ -108,6 +100,7 @@ class GroupKeys:
         """Begin anew with the slots."""
         self._slots = {}
         self.values = []
+        self._variants = [_Variants() for _ in self._parts]
 
     def runs(self, batch: ColumnBatch, variables: Mapping[str, Any]) -> Runs | None:
         """The runs of a batch that has rows, in order; None where its keys are too many to number."""
@@ -144,6 +137,12 @@ class GroupKeys:
         self, part: KeyPart, variants: _Variants, batch: ColumnBatch, variables: Mapping[str, Any]
     ) -> tuple[Numbers, bool] | None:
         """The variant of each row, or (True) of each segment; None where they are too many to number."""
+        if part.computes:
+            try:
+                return self._of_computed(part, variants, batch), False
+            except Unfit:
+                if part.only_computes:
+                    return None
         codes: list[Numbers] = []
         segmented = not part.columns and batch.bounds is not None
         grain = 1
@@ -186,6 +185,47 @@ class GroupKeys:
                     variants.cached[grain, number] = known
             chosen[at] = known
         return chosen[inverse], segmented
+
+    def _of_computed(self, part: KeyPart, variants: _Variants, batch: ColumnBatch) -> Numbers:
+        """The variant of each row, of what is computed for all rows.
+
+        Raises:
+            Unfit: rows have to tell.
+        """
+        column = computed(part.expression, batch)
+        kind, present = column.kind, column.present
+        if kind not in (ABSENT, *CODED):
+            raise Unfit
+        absent: Any = None
+        if kind == ABSENT or present is not None:
+            if isinstance(part.expression, FieldPath):
+                absent = MISSING
+            elif isinstance(part.expression, Call | Lazy) and part.expression.name in _PASSING:
+                # Null or missing, row by row.
+                raise Unfit
+        chosen = np.full(len(batch), -1, dtype=np.int64)
+        rows = np.flatnonzero(present) if present is not None else np.arange(len(batch) if kind != ABSENT else 0)
+        if len(rows):
+            values = column.values[rows]
+            met, firsts, inverse = distinct(
+                values.view(np.int64) if kind == BsonType.DOUBLE else values.astype(np.int64)
+            )
+            lasting = kind != BsonType.STRING
+            known = []
+            for number, first in zip(met.tolist(), firsts.tolist(), strict=True):
+                variant = variants.cached.get((kind, number)) if lasting else None
+                if variant is None:
+                    variant = variants.add(column.converted(values[first]), self._collation)
+                    if lasting:
+                        variants.cached[kind, number] = variant
+                known.append(variant)
+            chosen[rows] = np.array(known, dtype=np.int64)[inverse]
+        if len(rows) < len(batch):
+            variant = variants.cached.get((ABSENT, 0))
+            if variant is None:
+                variant = variants.cached[ABSENT, 0] = variants.add(absent, self._collation)
+            chosen[chosen < 0] = variant
+        return chosen
 
     def _shared(self, batch: ColumnBatch) -> Numbers:
         """A number for the shared value of each segment, the same in all batches."""
@@ -259,7 +299,7 @@ def _combined(codes: list[Numbers]) -> Numbers | None:
 
 
 def key_parts(key: Expression, time_field: str, shared_field: str | None) -> list[KeyPart] | None:
-    """The parts of a key; None where it reads what columns do not hold, or the time to the millisecond."""
+    """The parts of a key; None where it reads what columns do not hold, or the time to the millisecond without being computed."""
     named: Sequence[tuple[str | None, Expression]] = [(None, key)]
     if isinstance(key, ObjectExpression) and key.parts:
         named = key.parts
@@ -268,17 +308,20 @@ def key_parts(key: Expression, time_field: str, shared_field: str | None) -> lis
         fields = expression.fields()
         if fields is None:
             return None
-        shares, columns, grain = False, [], None
+        shares, columns, grain, only_computes = False, [], None, False
         for path in sorted(fields):
             if shared_field is not None and (path == shared_field or path.startswith(shared_field + ".")):
                 shares = True
             elif path == time_field:
                 grain = time_grain(expression, time_field)
-                if grain is None:
-                    return None
+                only_computes |= grain is None
             elif "." in path:
                 return None
             else:
                 columns.append(path)
-        parts.append(KeyPart(name, expression, shares, grain, columns))
+        computes = can_compute(expression, shared_field)
+        if only_computes and not computes:
+            return None
+        computes &= only_computes or (bool(columns) and not isinstance(expression, FieldPath))
+        parts.append(KeyPart(name, expression, shares, grain, columns, computes, only_computes))
     return parts

@@ -116,6 +116,11 @@ class Zone:
         """Whether local time is UTC."""
         return self._info is None and self._offset_ms == 0
 
+    @property
+    def fixed_offset_ms(self) -> int | None:
+        """What local time is always ahead of UTC; None for a name of the tz database."""
+        return self._offset_ms if self._info is None else None
+
     def offset_ms(self, utc_ms: int) -> int:
         """What local time is ahead of UTC at this moment."""
         if self._info is None:

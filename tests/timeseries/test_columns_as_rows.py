@@ -1,7 +1,7 @@
 """Groups and filters over columns give what the row engine gives, to the last bit and type."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,53 +9,15 @@ from bson import DatetimeMS, Int64
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bucketd.catalog.buckets import BucketLimits
-from bucketd.common.errors import MongoError
 from bucketd.common.values import Document, encode
 from bucketd.query.columns.batch import ColumnBatch
 from bucketd.query.pipeline.base import PipelineContext
 from bucketd.query.pipeline.group import Group
 from bucketd.timeseries import unpack
 from bucketd.timeseries.columns import column_batches
-from support.measurements import NAMESPACE, Measurements
-from support.memory_engine import MemoryEngine
+from support.columns_as_rows import ERROR, EXPRESSIONS, START, answer, bucket_order, by_group, stored, trunc, typed
+from support.measurements import NAMESPACE
 from support.rows import in_a_list
-
-START = 1_700_000_000_000 // 3_600_000 * 3_600_000
-DOUBLES = st.one_of(
-    st.floats(-1e6, 1e6), st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1e308, -1e308, 0.1, 1e16, 1.0])
-)
-FIELDS = {
-    "d": DOUBLES,
-    "i": st.one_of(st.integers(-3, 3), st.sampled_from([2**31 - 1, -(2**31)])),
-    "l": st.sampled_from([Int64(1), Int64(-7), Int64(2**62), Int64(2**63 - 1), Int64(-(2**63))]),
-    "s": st.sampled_from(["", "a", "b", "é"]),
-    "b": st.booleans(),
-    "w": st.sampled_from([DatetimeMS(0), DatetimeMS(-5), DatetimeMS(2**40)]),
-}
-
-
-@st.composite
-def typed(draw: st.DrawFn) -> list[Document]:
-    names = draw(st.lists(st.sampled_from(sorted(FIELDS)), min_size=1, unique=True))
-    always = draw(st.booleans())
-    rows = []
-    for number in range(draw(st.integers(1, 60))):
-        row: Document = {
-            "_id": number,
-            "t": DatetimeMS(START + draw(st.integers(0, 3 * 3600)) * 1000),
-            "m": draw(st.sampled_from(["a", "b", {"x": 1}])),
-        }
-        for name in names:
-            if always or draw(st.booleans()):
-                row[name] = draw(FIELDS[name])
-        rows.append(row)
-    return rows
-
-
-def trunc(unit: str, **more: Any) -> Document:
-    return {"$dateTrunc": {"date": "$t", "unit": unit, **more}}
-
 
 KEYS = st.sampled_from(
     [
@@ -76,29 +38,14 @@ KEYS = st.sampled_from(
         {"m": "$m", "t": trunc("hour"), "s": "$s"},
         {"$concat": [{"$ifNull": ["$s", "?"]}, "!"]},
         {"$cond": [{"$gt": ["$i", 0]}, {"$year": "$t"}, "$m"]},
+        "$t",
+        {"x": "$t", "y": {"$ifNull": ["$i", "$d"]}},
+        {"$floor": {"$divide": ["$d", 10]}},
+        {"r": {"$round": ["$d", 1]}, "i": {"$abs": "$i"}, "h": trunc("hour")},
+        {"$toDate": {"$subtract": [{"$toLong": "$t"}, {"$mod": [{"$toLong": "$t"}, 900_000]}]}},
+        {"$dateAdd": {"startDate": "$t", "unit": "month", "amount": "$i"}},
     ]
 )
-_LEAVES = st.sampled_from(
-    ["$d", "$i", "$l", "$w", "$b", "$t", "$s", 0, 1, -3, 2.5, Int64(7), None, True, DatetimeMS(5)]
-)
-EXPRESSIONS = st.recursive(
-    _LEAVES,
-    lambda inner: st.one_of(
-        st.tuples(
-            st.sampled_from(["$add", "$multiply", "$subtract", "$divide"]), st.lists(inner, min_size=2, max_size=2)
-        ).map(lambda pair: dict([pair])),
-        st.tuples(
-            st.sampled_from(["$eq", "$gt", "$gte", "$lt", "$lte", "$ne"]), st.lists(inner, min_size=2, max_size=2)
-        ).map(lambda pair: dict([pair])),
-        st.tuples(st.sampled_from(["$and", "$or", "$ifNull"]), st.lists(inner, min_size=2, max_size=3)).map(
-            lambda pair: dict([pair])
-        ),
-        st.lists(inner, min_size=3, max_size=3).map(lambda parts: {"$cond": parts}),
-        inner.map(lambda one: {"$not": [one]}),
-        inner.map(lambda one: {"$abs": one}),
-    ),
-    max_leaves=4,
-).filter(lambda one: isinstance(one, dict))
 ACCUMULATORS = st.dictionaries(
     st.sampled_from(["p", "q", "r"]),
     st.one_of(
@@ -108,7 +55,7 @@ ACCUMULATORS = st.dictionaries(
         st.just({"$percentile": {"input": "$d", "p": [0.1, 0.9, 1.0], "method": "approximate"}}),
         st.tuples(
             st.sampled_from(["$sum", "$avg", "$min", "$max", "$first", "$last", "$stdDevPop", "$stdDevSamp"]),
-            st.sampled_from(["d", "i", "l", "s", "w", "t"]),
+            st.sampled_from(["d", "i", "l", "s", "w", "t", "m.x", "m"]),
         ).map(lambda pair: {pair[0]: f"${pair[1]}"}),
         st.tuples(
             st.sampled_from(["$sum", "$avg", "$min", "$max", "$first", "$last", "$stdDevPop", "$stdDevSamp"]),
@@ -142,33 +89,6 @@ FILTERS = st.one_of(
         lambda pair: dict([pair])
     ),
 )
-
-
-async def stored(rows: list[Document]) -> Measurements:
-    lab = Measurements(MemoryEngine(), BucketLimits(count_max=25))
-    await lab.create()
-    await lab.insert(*rows)
-    return lab
-
-
-def by_group(rows: list[Document]) -> list[bytes]:
-    return sorted(encode(row) for row in rows)
-
-
-ERROR = object()
-
-
-def answer(run: Callable[[], Any]) -> Any:
-    """What comes of it; all errors are alike, since they depend on which row comes first."""
-    try:
-        return run()
-    except MongoError:
-        return ERROR
-
-
-def bucket_order(lab: Measurements) -> list[Document]:
-    """The measurements as rows, in the order in which buckets give them."""
-    return lab.aggregate()
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -327,8 +247,14 @@ async def test_counts(rows: list[Document], filter: Document) -> None:
         ({"_id": None, "n": {"$sum": "$d"}}, True),
         ({"_id": trunc("month"), "n": {"$avg": "$d"}}, True),
         ({"_id": {"$dateTrunc": {"date": "$t", "unit": "$s"}}, "n": {"$avg": "$d"}}, False),
-        ({"_id": "$t", "n": {"$avg": "$d"}}, False),
-        ({"_id": trunc("millisecond"), "n": {"$avg": "$d"}}, False),
+        ({"_id": "$t", "n": {"$avg": "$d"}}, True),
+        ({"_id": trunc("millisecond"), "n": {"$avg": "$d"}}, True),
+        ({"_id": {"$dateToString": {"date": "$t", "format": "%L"}}, "n": {"$avg": "$d"}}, False),
+        ({"_id": None, "n": {"$first": "$m.x"}}, True),
+        ({"_id": None, "n": {"$sum": {"$hour": {"date": "$t", "timezone": "Europe/Oslo"}}}}, True),
+        ({"_id": None, "n": {"$sum": {"$hour": {"date": "$t", "timezone": "Nowhere/Else"}}}}, False),
+        ({"_id": None, "n": {"$sum": {"$hour": {"date": "$t", "timezone": "$s"}}}}, False),
+        ({"_id": None, "n": {"$sum": {"$round": ["$d", "$i"]}}}, False),
         ({"_id": {"$rand": {}}, "n": {"$avg": "$d"}}, False),
         ({"_id": None, "n": {"$push": "$d"}}, False),
         ({"_id": None, "n": {"$sum": {"$add": ["$d", 1]}}}, True),
