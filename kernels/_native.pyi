@@ -571,8 +571,58 @@ def unpack_many(
     meta_field: str | None,
     include: Sequence[str] | None = None,
     exclude: Sequence[str] | None = None,
-) -> list[bytes]:
-    """`unpack_rows` of several buckets, one after the other."""
+) -> RowBlock:
+    """`unpack_rows` of several buckets, one after the other; their columns are unpacked, and no document is written yet."""
+
+@final
+class RowBlock:
+    """Rows that are no objects of Python: documents that are written already, or measurements that still are columns.
+
+    Immutable. Made by `unpack_many` and `BucketColumns.build_rows`.
+    """
+
+    def __len__(self) -> int: ...
+    def raws(self, start: int = 0, stop: int | None = None) -> list[bytes]:
+        """The rows from `start` up to and without `stop` (None: the end) as raw documents."""
+
+    def select(self, positions: NDArray[np.int64]) -> RowBlock:
+        """The rows at these positions, in this order.
+
+        Raises:
+            IndexError: there is no such row.
+        """
+
+@final
+class RowArray:
+    """Rows that become an array in a reply, gathered up to a size."""
+
+    def __new__(cls, bytes_max: int = ...) -> RowArray:
+        """An empty one.
+
+        Args:
+            bytes_max: how many bytes rows and their places in the array may take; none unless the first alone is larger.
+        """
+
+    def __len__(self) -> int: ...
+    @property
+    def elements_bytes(self) -> int:
+        """How many bytes the rows take as elements of an array."""
+
+    def take(self, rows: RowBlock | list[bytes], start: int, stop: int) -> int:
+        """Take the rows from `start` up to and without `stop`, as far as there is room; returns how many were taken.
+
+        Raises:
+            IndexError: there are no such rows.
+        """
+
+    def raws(self) -> list[bytes]:
+        """The rows as raw documents."""
+
+    def write(self, before: bytes, after: bytes) -> bytes | memoryview:
+        """Some bytes, then the rows as elements of an array (the first is called 0), then some bytes.
+
+        Each row is written once, into what is returned. Lets other threads run.
+        """
 
 @final
 class BucketColumns:
@@ -625,7 +675,7 @@ class BucketColumns:
             KeyError: it is no such column.
         """
 
-    def build_rows(self, positions: NDArray[np.int64], meta_field: str | None = None) -> list[bytes]:
+    def build_rows(self, positions: NDArray[np.int64], meta_field: str | None = None) -> RowBlock:
         """Raw documents of the rows at these positions, as `unpack_rows` builds them from the fields that are here.
 
         Args:

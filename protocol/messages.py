@@ -151,13 +151,19 @@ def _sequence(message: bytes, at: int, end: int, sequences: dict[str, bytes]) ->
 
 
 def build_message(
-    body: bytes, *, request_id: int, response_to: int, more_to_come: bool = False, checksum: bool = False
+    body: bytes | memoryview, *, request_id: int, response_to: int, more_to_come: bool = False, checksum: bool = False
 ) -> bytes:
     """A whole OP_MSG with one body section, of raw BSON."""
     flags = (MessageFlag.MORE_TO_COME if more_to_come else 0) | (MessageFlag.CHECKSUM_PRESENT if checksum else 0)
     length = _REPLY_PREFIX.size + len(body) + (_CHECKSUM_BYTES if checksum else 0)
     message = _REPLY_PREFIX.pack(length, request_id, response_to, OpCode.MSG, flags, _BODY) + body
     return message + _UINT32.pack(_crc32c(message)) if checksum else message
+
+
+def message_head(body_bytes: int, *, request_id: int, response_to: int, more_to_come: bool = False) -> bytes:
+    """What comes before a body of this size: a large one is not copied behind it. There is no checksum then."""
+    flags = MessageFlag.MORE_TO_COME if more_to_come else 0
+    return _REPLY_PREFIX.pack(_REPLY_PREFIX.size + body_bytes, request_id, response_to, OpCode.MSG, flags, _BODY)
 
 
 def with_header(op_code: int, content: bytes, *, request_id: int, response_to: int) -> bytes:

@@ -1,36 +1,22 @@
 """Replies put together from raw documents, without decoding one of them."""
 
 import struct
-from collections.abc import Sequence
 from typing import Final
 
 from ..common.values import Document, encode
+from ..kernels import RowArray
 
 _INT32: Final = struct.Struct("<i")
 _INT64: Final = struct.Struct("<q")
+_CURSOR: Final = b"\x03cursor\0"
 _OK: Final = b"\x01ok\0" + struct.pack("<d", 1.0)
 
 
-def _array_prefixes(count: int) -> list[bytes]:
-    return [b"\x03" + str(position).encode() + b"\0" for position in range(count)]
+Reply = bytes | memoryview
+"""A raw document; a large one as a view of where it was written."""
 
 
-# Type byte and name of the elements of an array of documents; grown to the largest batch seen.
-_PREFIXES: list[bytes] = _array_prefixes(1024)
-
-
-def array_of_documents(name: bytes, raws: Sequence[bytes]) -> bytes:
-    """The BSON element `name: [documents]`."""
-    if len(raws) > len(_PREFIXES):
-        _PREFIXES.extend(_array_prefixes(len(raws))[len(_PREFIXES) :])
-    parts: list[bytes] = [b""] * (2 * len(raws))
-    parts[0::2] = _PREFIXES[: len(raws)]
-    parts[1::2] = raws
-    content = b"".join(parts)
-    return b"".join((b"\x04", name, b"\0", _INT32.pack(len(content) + 5), content, b"\0"))
-
-
-def document_of_elements(*elements: bytes) -> bytes:
+def document_of_elements(*elements: Reply) -> bytes:
     """A raw document of elements that are BSON already."""
     size = 5 + sum(map(len, elements))
     return b"".join((_INT32.pack(size), *elements, b"\0"))
@@ -45,20 +31,44 @@ def cursor_reply(
     first: bool,
     cursor_id: int,
     namespace: str,
-    raws: Sequence[bytes],
+    rows: RowArray,
     extra: Document | None = None,
     *,
     cursor_extra: Document | None = None,
-) -> bytes:
-    """The whole reply `{cursor: {firstBatch | nextBatch: [...], [cursor_extra], id, ns}, [extra], ok: 1.0}`."""
+) -> Reply:
+    """The whole reply `{cursor: {firstBatch | nextBatch: [...], [cursor_extra], id, ns}, [extra], ok: 1.0}`.
+
+    The rows are written straight to their places in it.
+    """
     name = namespace.encode()
-    cursor = document_of_elements(
-        array_of_documents(b"firstBatch" if first else b"nextBatch", raws),
-        elements_of(cursor_extra or {}),
-        b"\x12id\0" + _INT64.pack(cursor_id),
-        b"\x02ns\0" + _INT32.pack(len(name) + 1) + name + b"\0",
+    array = b"\x04firstBatch\0" if first else b"\x04nextBatch\0"
+    array_bytes = rows.elements_bytes + 5
+    cursor_rest = b"".join(
+        (
+            elements_of(cursor_extra or {}),
+            b"\x12id\0" + _INT64.pack(cursor_id),
+            b"\x02ns\0" + _INT32.pack(len(name) + 1) + name + b"\0\0",
+        )
     )
-    return document_of_elements(b"\x03cursor\0", cursor, elements_of(extra or {}), _OK)
+    cursor_bytes = 4 + len(array) + array_bytes + len(cursor_rest)
+    rest = elements_of(extra or {}) + _OK + b"\0"
+    before = b"".join(
+        (
+            _INT32.pack(4 + len(_CURSOR) + cursor_bytes + len(rest)),
+            _CURSOR,
+            _INT32.pack(cursor_bytes),
+            array,
+            _INT32.pack(array_bytes),
+        )
+    )
+    return rows.write(before, b"\0" + cursor_rest + rest)
+
+
+def array_of(raws: list[bytes]) -> RowArray:
+    """Documents that are there already, for `cursor_reply`."""
+    rows = RowArray()
+    rows.take(raws, 0, len(raws))
+    return rows
 
 
 def success(document: Document) -> bytes:
@@ -66,6 +76,6 @@ def success(document: Document) -> bytes:
     return document_of_elements(elements_of(document), _OK)
 
 
-def with_elements(reply: bytes, extra: Document) -> bytes:
+def with_elements(reply: Reply, extra: Document) -> bytes:
     """A raw reply with further fields at its end."""
     return document_of_elements(reply[4:-1], elements_of(extra))

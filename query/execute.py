@@ -6,19 +6,16 @@ before anybody else gets a turn; an execution that waits for its next `getMore` 
 
 import asyncio
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from itertools import accumulate
 from typing import Any, Final, Protocol
 
 from ..common.limits import BATCH_BYTES_MAX
+from ..kernels import RowArray, RowBlock
 from ..storage.engine import Engine, Snapshot
 from .plan.batches import Batch
 from .plan.nodes import PlanNode, Run
 
 SLICE_SECONDS: Final = 0.005
-_ROW_OVERHEAD_BYTES: Final = 12
-"""What the place in the array of a reply takes at most, about."""
 
 
 class Watch(Protocol):
@@ -53,56 +50,44 @@ class Execution:
         )
         self._batches: Iterator[Batch | None] | None = None
         self._batch: Batch | None = None
-        self._left: list[bytes] = []
+        self._left: RowBlock | list[bytes] = []
         self._at = 0
+        self._stop = 0
         self._ended = False
         self._turn_began = time.monotonic()
 
     @property
     def exhausted(self) -> bool:
         """Whether everything has been handed out, as far as is known without another step."""
-        return self._ended and self._at >= len(self._left)
+        return self._ended and self._at >= self._stop
 
     async def next_batch(
         self, rows_max: int | None = None, bytes_max: int = BATCH_BYTES_MAX, *, watch: Watch | None = None
-    ) -> list[bytes]:
-        """The next rows as raw BSON: at most `rows_max`, and `bytes_max` unless the first alone is larger.
+    ) -> RowArray:
+        """The next rows: at most `rows_max`, and `bytes_max` unless the first alone is larger.
 
         Raises:
             MongoError: what the plan, or `watch`, raises. The execution is closed then.
         """
-        rows: list[bytes] = []
-        size = 0
+        rows = RowArray(bytes_max)
         self._run.turn += 1
         self._run.rows_wanted = self._run.batch_rows if rows_max is None else min(rows_max, self._run.batch_rows)
         try:
             while rows_max is None or len(rows) < rows_max:
-                if self._at >= len(self._left):
+                if self._at >= self._stop:
                     if self._ended:
                         break
                     await self._refill(watch)
                     if self._batch is None:
                         # The end, or the end of what a tailable cursor finds for now.
                         break
-                    self._left, self._at = self._batch.raws(), 0
+                    self._left, self._at, self._stop = self._batch.packed()
                     self._batch = None
                     continue
-                taken = (
-                    self._left[self._at :]
-                    if rows_max is None
-                    else self._left[self._at : self._at + rows_max - len(rows)]
-                )
-                sizes = list(accumulate((len(raw) + _ROW_OVERHEAD_BYTES for raw in taken), initial=size))
-                # A row fits where the rows before it leave room for it.
-                fit = bisect_right(sizes, bytes_max + _ROW_OVERHEAD_BYTES) - 1
-                if fit < len(taken):
-                    taken = taken[: max(fit, 0 if rows else 1)]
-                    rows += taken
-                    self._at += len(taken)
+                stop = self._stop if rows_max is None else min(self._stop, self._at + rows_max - len(rows))
+                self._at += rows.take(self._left, self._at, stop)
+                if self._at < stop:
                     break
-                rows += taken
-                size = sizes[-1]
-                self._at += len(taken)
         except BaseException:
             self.close()
             raise
@@ -129,7 +114,7 @@ class Execution:
         self._ended = True
         self._batch = None
         self._left = []
-        self._at = 0
+        self._at = self._stop = 0
         batches, self._batches = self._batches, None
         if batches is not None:
             batches.close()  # type: ignore[attr-defined]
@@ -214,5 +199,5 @@ async def run_to_end(execution: Execution, *, watch: Watch | None = None) -> lis
     """Every row of an execution, however many."""
     rows: list[bytes] = []
     while not execution.exhausted:
-        rows += await execution.next_batch(bytes_max=1 << 62, watch=watch)
+        rows += (await execution.next_batch(bytes_max=1 << 62, watch=watch)).raws()
     return rows

@@ -20,8 +20,10 @@ from ..protocol.messages import (
     build_message,
     closes_connection,
     flags_of,
+    message_head,
     parse_message,
 )
+from ..protocol.replies import Reply
 from .context import Context, Services
 from .dispatch import Answer, Dispatcher, failure_reply
 
@@ -301,7 +303,7 @@ class Connection(asyncio.Protocol):
         else:
             message = Message(command.request_id, 0, command.body, {})
             answer = await self._dispatcher.answer(context, message, legacy_database=command.database)
-            reply = build_reply(answer.body, request_id=next_request_id(), response_to=header.request_id)
+            reply = build_reply(bytes(answer.body), request_id=next_request_id(), response_to=header.request_id)
         self._services.counters.bytes_out += len(reply)
         await self._write(reply)
 
@@ -309,6 +311,14 @@ class Connection(asyncio.Protocol):
         """Send a reply; returns its request id, which the next one of a stream responds to."""
         counters = self._services.counters
         request_id = next_request_id()
+        compressed = compressor is not None and answer.name not in NEVER_COMPRESSED
+        if isinstance(answer.body, memoryview) and not checksum and not compressed:
+            head = message_head(
+                len(answer.body), request_id=request_id, response_to=response_to, more_to_come=answer.more_to_come
+            )
+            counters.bytes_out += len(head) + len(answer.body)
+            await self._write(head, answer.body)
+            return request_id
         reply = build_message(
             answer.body,
             request_id=request_id,
@@ -317,7 +327,7 @@ class Connection(asyncio.Protocol):
             checksum=checksum,
         )
         counters.bytes_out += len(reply)
-        if compressor is not None and answer.name not in NEVER_COMPRESSED:
+        if compressed and compressor is not None:
             plain_bytes = len(reply)
             reply = compress(reply, compressor)
             if compressor.name in counters.compression:
@@ -326,11 +336,14 @@ class Connection(asyncio.Protocol):
         await self._write(reply)
         return request_id
 
-    async def _write(self, reply: bytes) -> None:
+    async def _write(self, *parts: Reply) -> None:
         if self._lost or self._transport is None:
             return
-        self._services.counters.physical_bytes_out += len(reply)
-        self._transport.write(reply)
+        self._services.counters.physical_bytes_out += sum(map(len, parts))
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        else:
+            self._transport.writelines(parts)
         if self._writable is not None:
             await self._writable
 

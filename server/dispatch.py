@@ -29,7 +29,7 @@ from ..common.values import Document, decode, encode, is_string, type_name
 from ..kernels import document_shape
 from ..protocol.documents import elements
 from ..protocol.messages import Message
-from ..protocol.replies import success
+from ..protocol.replies import Reply, success
 from ..storage.errors import Corrupted, DiskFailed, StorageError, StoreFull
 from .commands.base import Command
 from .context import Context, Request
@@ -62,7 +62,7 @@ _TOP_KINDS: Final = {
 class Answer:
     """The reply to one request."""
 
-    body: bytes
+    body: Reply
     """Raw BSON."""
     name: str = ""
     """The command, as far as it could be read."""
@@ -108,7 +108,7 @@ class Dispatcher:
             operation.kind = command.op
             operation.writes = command.writes
             reply = await self._run(context, command, _request(message, answer, database, body, operation), answer)
-            answer.body = reply if isinstance(reply, bytes) else success(reply)
+            answer.body = success(reply) if isinstance(reply, dict) else reply
             if len(answer.body) > MESSAGE_BYTES_MAX - 1024:
                 raise BSONObjectTooLarge(f"the reply of {len(answer.body)} bytes exceeds what a message can hold")
         except MongoError as error:
@@ -143,7 +143,7 @@ class Dispatcher:
             raise CommandNotFound(f"no such command: '{name}'")
         return command
 
-    async def _run(self, context: Context, command: Command, request: Request, answer: Answer) -> Document | bytes:
+    async def _run(self, context: Context, command: Command, request: Request, answer: Answer) -> Document | Reply:
         services = context.services
         services.counters.commands_run[command.name] += 1
         generic = request.generic
@@ -182,7 +182,7 @@ class Dispatcher:
             )
         reply = await command.run(context, request)
         if told is not None:
-            reply = {**(decode(reply) if isinstance(reply, bytes) else reply), **told}
+            reply = {**(reply if isinstance(reply, dict) else decode(bytes(reply))), **told}
         answer.more_to_come = request.more_to_come and request.exhaust_allowed
         concern = generic.write_concern
         if concern is not None and not concern.acknowledged and command.name in _SILENT_WITHOUT_CONCERN:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.values import MISSING, BsonType, decode
-from ..kernels import BucketColumns, unpack_columns, unpack_columns_beside
+from ..kernels import BucketColumns, RowBlock, unpack_columns, unpack_columns_beside
 from ..query.columns.batch import ABSENT, Column, ColumnBatch, Shared
 
 _THREADS: Final = min(os.cpu_count() or 1, 4)
@@ -86,12 +86,12 @@ class _Buckets:
         kind, values, present = unpacked.column(name)
         return Column(kind, values, present, unpacked.strings(name) if kind == BsonType.STRING else None)
 
-    def build(self, positions: NDArray[np.int64]) -> list[bytes]:
-        """Raw documents of rows: other columns are unpacked now, of the buckets that hold these rows."""
+    def build(self, positions: NDArray[np.int64]) -> RowBlock:
+        """Documents of rows: other columns are unpacked now, of the buckets that hold these rows."""
         if self._built is not None and self._known.issuperset(self._built):
             return self._unpacked.build_rows(np.ascontiguousarray(positions), self._shown_meta)
         if not len(positions):
-            return []
+            return self._unpacked.build_rows(np.ascontiguousarray(positions))
         offsets = self._unpacked.offsets
         segments = np.searchsorted(offsets, positions, side="right") - 1
         used, places = np.unique(segments, return_inverse=True)

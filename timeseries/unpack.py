@@ -14,7 +14,7 @@ from ..query.columns.batch import ColumnBatch
 from ..query.columns.compute import filter_mask
 from ..query.match.base import MatchNode
 from ..query.match.raw import raw_filter
-from ..query.plan.batches import Batch, RowBatch
+from ..query.plan.batches import Batch, BlockBatch, Packed, RowBatch
 from ..query.plan.nodes import PlanNode, Run
 from .columns import column_batches
 
@@ -54,6 +54,10 @@ class BucketBatch(Batch):
     def raws(self) -> list[bytes]:
         """See `Batch.raws`."""
         return self.rows.raws()
+
+    def packed(self) -> Packed:
+        """See `Batch.packed`."""
+        return self.rows.packed()
 
     def select(self, positions: Sequence[int]) -> "BucketBatch":
         """See `Batch.select`."""
@@ -155,7 +159,7 @@ class UnpackBuckets(PlanNode):
             if self._tested is not None and not self._singly:
                 picked = self._picked(buckets, self._tested)
                 if picked is not None:
-                    return [picked]
+                    return picked
                 return [self._unpack([bucket], matches, whole) for bucket in buckets]
             return [self._unpack(buckets, matches, whole)]
         except BucketError as error:
@@ -180,7 +184,7 @@ class UnpackBuckets(PlanNode):
             buckets, self._time_field, self._meta_field, fields, built=self._wanted, shown_meta=self._shown_meta
         )
 
-    def _picked(self, buckets: Sequence[bytes], tested: Sequence[str]) -> Batch | None:
+    def _picked(self, buckets: Sequence[bytes], tested: Sequence[str]) -> Sequence[Batch] | None:
         """The measurements that pass, of which alone all fields are looked at; None where columns cannot tell which."""
         assert self._event_filter is not None
         masks = []
@@ -191,9 +195,9 @@ class UnpackBuckets(PlanNode):
                 return None
             masks.append(mask)
         if all(mask.all() for mask in masks):
-            return self._unpack(buckets, None, None)
+            return [self._unpack(buckets, None, None)]
         kept = [batch.select(np.flatnonzero(mask)) for batch, mask in zip(batches, masks, strict=True) if mask.any()]
-        return RowBatch(raws=[raw for batch in kept for raw in batch.raws()])
+        return [BlockBatch(*batch.packed()) for batch in kept] or [RowBatch(raws=[])]
 
     def _cut(self, bucket: bytes, limit: int, *, newest: bool) -> Batch | None:
         """The first few measurements of a bucket in the order of time, with all of equal times; None if rows must tell."""
@@ -209,7 +213,7 @@ class UnpackBuckets(PlanNode):
         if len(times) > limit:
             ordered = -times if newest else times
             batch = batch.select(np.flatnonzero(ordered <= np.partition(ordered, limit - 1)[limit - 1]))
-        return RowBatch(raws=batch.raws())
+        return BlockBatch(*batch.packed())
 
     def _edges(self, buckets: Sequence[bytes], *, newest: bool) -> Batch:
         """Of each series, whose buckets lie behind each other, the measurements of its latest or earliest time."""
@@ -226,7 +230,7 @@ class UnpackBuckets(PlanNode):
         positions = np.flatnonzero(times == np.repeat(edges, lengths))
         if fields is not None and self._time_field not in (self._wanted or ()):
             unpacked = unpack_columns(buckets, self._time_field, self._wanted)
-        return RowBatch(raws=unpacked.build_rows(positions, self._shown_meta))
+        return BlockBatch(unpacked.build_rows(positions, self._shown_meta))
 
     @property
     def _wanted(self) -> list[str] | None:
@@ -269,8 +273,8 @@ class UnpackBuckets(PlanNode):
         if self._first is not None and not self._computed and not self._exclude:
             cut = self._cut(buckets[0], self._first[0], newest=self._first[1])
         if cut is None:
-            raws = unpack_many(buckets, self._time_field, self._meta_field, self._include, self._exclude)
-            rows: Batch = RowBatch(raws=raws)
+            block = unpack_many(buckets, self._time_field, self._meta_field, self._include, self._exclude)
+            rows: Batch = BlockBatch(block)
         else:
             rows, matches, whole = cut, None, None
         if self._singly or whole is not None:

@@ -2,11 +2,12 @@
 
 use crate::bucket::{Bucket, Limits, Refusal};
 use crate::bucket_check::problems;
+use crate::bucket_rows::BucketRows;
 use crate::columns::Columns;
 use crate::elements::kind;
 use crate::lot::Lot;
 use crate::partition::{partition, Batch, Reading};
-use crate::unpack::{rows, Wanted};
+use crate::unpack::Wanted;
 use crate::writer::{begin, begin_named, date, element, end, int32};
 use std::sync::Arc;
 
@@ -128,8 +129,14 @@ fn no_changed_byte_makes_it_panic() {
                     let _ = bucket.append(&lot, &batch.series[0].measurements, &LIMITS, None);
                     let _ = bucket.document();
                 }
-                let (all, mut bytes) = (Wanted::Exclude(&[]), Vec::new());
-                let _ = rows(&changed, b"t", Some(b"m"), all, &mut bytes, |_| {});
+                let all = Wanted::Exclude(&[]);
+                if let Ok(rows) = BucketRows::open(&changed, b"t", Some(b"m"), all) {
+                    let mut out = Vec::new();
+                    for row in 0..rows.len().min(20) {
+                        rows.write(row, &mut out);
+                        assert_eq!(out.len(), rows.before(row + 1));
+                    }
+                }
                 if let Ok(columns) = Columns::unpack(&[&changed, &stored], b"t", None) {
                     let mut out = Vec::new();
                     for row in 0..columns.rows().min(20) {

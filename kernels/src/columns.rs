@@ -1,7 +1,8 @@
 //! The columns of many buckets, one after the other, as typed arrays; and rows built from them again.
 
 use crate::column::{
-    decode_f64, decode_i64, decode_strings, ColumnDecoder, StringDictionary, Uniform, MISSING_CODE,
+    decode_f64, decode_i64, decode_object_ids, decode_strings, ColumnDecoder, StringDictionary,
+    Uniform, MISSING_CODE,
 };
 use crate::elements::{elements, find, kind, Element};
 use crate::unpack::{check_size, packed, row_number, summary, Failure, ROWS_MAX};
@@ -26,6 +27,10 @@ pub enum Data {
     Text {
         dictionary: StringDictionary,
         codes: Vec<u32>,
+    },
+    Ids {
+        values: Vec<[u8; 12]>,
+        present: Vec<u8>,
     },
     /// Any types: for each row its type byte and value, or nothing; `ends` tells where each row's bytes end.
     Raw {
@@ -195,6 +200,7 @@ impl Data {
             Self::Whole { values, .. } => values.len(),
             Self::Double { values, .. } => values.len(),
             Self::Text { codes, .. } => codes.len(),
+            Self::Ids { values, .. } => values.len(),
             Self::Raw { ends, .. } => ends.len(),
         }
     }
@@ -214,6 +220,10 @@ impl Data {
                 present.resize(total, 0);
             }
             Self::Text { codes, .. } => codes.resize(total, MISSING_CODE),
+            Self::Ids { values, present } => {
+                values.resize(total, [0; 12]);
+                present.resize(total, 0);
+            }
             Self::Raw { bytes, ends } => ends.resize(total, bytes.len()),
         }
     }
@@ -268,6 +278,9 @@ impl Data {
             Self::Text { dictionary, codes } => {
                 return Ok(decode_strings(column, count, dictionary, codes)? != Uniform::Mixed);
             }
+            Self::Ids { values, present } => {
+                return Ok(decode_object_ids(column, count, values, present)? != Uniform::Mixed);
+            }
             Self::Raw { .. } => {}
         }
         Ok(false)
@@ -299,6 +312,11 @@ impl Data {
         let (mut dictionary, mut codes) = (StringDictionary::default(), vec![MISSING_CODE; rows]);
         if let Uniform::Kind(_) = decode_strings(column, count, &mut dictionary, &mut codes)? {
             *self = Self::Text { dictionary, codes };
+            return Ok(true);
+        }
+        let mut values = vec![[0; 12]; rows];
+        if let Uniform::Kind(_) = decode_object_ids(column, count, &mut values, &mut present)? {
+            *self = Self::Ids { values, present };
             return Ok(true);
         }
         Ok(false)
@@ -380,11 +398,7 @@ impl Data {
                     return false;
                 };
                 let bytes = value.to_le_bytes();
-                let length = match *kind {
-                    kind::BOOL => 1,
-                    kind::INT32 => 4,
-                    _ => 8,
-                };
+                let length = width_of(*kind);
                 element(out, *kind, name, bytes.get(..length).unwrap_or_default());
                 true
             }
@@ -403,6 +417,13 @@ impl Data {
                 out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
                 out.extend_from_slice(text);
                 out.push(0);
+                true
+            }
+            Self::Ids { values, present } => {
+                let (Some(1), Some(value)) = (present.get(row), values.get(row)) else {
+                    return false;
+                };
+                element(out, kind::OBJECT_ID, name, value);
                 true
             }
             Self::Raw { bytes, ends } => {
@@ -424,7 +445,7 @@ impl Data {
     }
 
     /// Appends type byte and value of a row, or nothing where it has none.
-    fn write_bare(&self, row: usize, out: &mut Vec<u8>) {
+    pub fn write_bare(&self, row: usize, out: &mut Vec<u8>) {
         let here = |present: &Vec<u8>| present.get(row) == Some(&1);
         match self {
             Self::Missing(_) => {}
@@ -434,11 +455,7 @@ impl Data {
                 present,
             } if here(present) => {
                 let bytes = values.get(row).copied().unwrap_or(0).to_le_bytes();
-                let length = match *kind {
-                    kind::BOOL => 1,
-                    kind::INT32 => 4,
-                    _ => 8,
-                };
+                let length = width_of(*kind);
                 out.push(*kind);
                 out.extend_from_slice(bytes.get(..length).unwrap_or_default());
             }
@@ -446,7 +463,11 @@ impl Data {
                 out.push(kind::DOUBLE);
                 out.extend_from_slice(&values.get(row).copied().unwrap_or(0.0).to_le_bytes());
             }
-            Self::Whole { .. } | Self::Double { .. } => {}
+            Self::Ids { values, present } if here(present) => {
+                out.push(kind::OBJECT_ID);
+                out.extend_from_slice(&values.get(row).copied().unwrap_or_default());
+            }
+            Self::Whole { .. } | Self::Double { .. } | Self::Ids { .. } => {}
             Self::Text { dictionary, codes } => {
                 if let Some(text) = codes.get(row).and_then(|code| dictionary.get(*code)) {
                     out.push(kind::STRING);
@@ -465,5 +486,104 @@ impl Data {
                 out.extend_from_slice(bytes.get(start..end).unwrap_or_default());
             }
         }
+    }
+
+    /// Type byte and length of the values, if every row has one and all are of the same type and length.
+    pub fn fixed(&self) -> Option<(u8, usize)> {
+        let fixed = match self {
+            Self::Whole { kind, .. } => (*kind, width_of(*kind)),
+            Self::Double { .. } => (kind::DOUBLE, 8),
+            Self::Ids { .. } => (kind::OBJECT_ID, 12),
+            Self::Missing(_) | Self::Text { .. } | Self::Raw { .. } => return None,
+        };
+        self.complete().then_some(fixed)
+    }
+
+    /// Whether every row has a value.
+    pub fn complete(&self) -> bool {
+        match self {
+            Self::Missing(rows) => *rows == 0,
+            Self::Whole { present, .. }
+            | Self::Double { present, .. }
+            | Self::Ids { present, .. } => !present.contains(&0),
+            Self::Text { dictionary, codes } => {
+                codes.iter().all(|code| (*code as usize) < dictionary.len())
+            }
+            Self::Raw { ends, .. } => {
+                ends.first().is_none_or(|end| *end > 0)
+                    && ends.windows(2).all(|pair| pair[0] < pair[1])
+            }
+        }
+    }
+
+    /// Writes the value of a row into a place of just its length. Only where values are [`Data::fixed`].
+    #[inline]
+    pub fn put(&self, row: usize, place: &mut [u8]) {
+        match self {
+            Self::Whole { values, .. } => {
+                let value = values.get(row).copied().unwrap_or(0).to_le_bytes();
+                match place.first_chunk_mut::<8>() {
+                    Some(whole) => *whole = value,
+                    None => place
+                        .iter_mut()
+                        .zip(value)
+                        .for_each(|(to, from)| *to = from),
+                }
+            }
+            Self::Double { values, .. } => {
+                if let Some(whole) = place.first_chunk_mut() {
+                    *whole = values.get(row).copied().unwrap_or(0.0).to_le_bytes();
+                }
+            }
+            Self::Ids { values, .. } => {
+                if let Some(whole) = place.first_chunk_mut() {
+                    *whole = values.get(row).copied().unwrap_or_default();
+                }
+            }
+            Self::Missing(_) | Self::Text { .. } | Self::Raw { .. } => {}
+        }
+    }
+
+    /// Adds to each row's size what its element takes; `header` is what type and name take.
+    pub fn add_sizes(&self, header: usize, sizes: &mut [usize]) {
+        let add = |present: &[u8], width: usize, sizes: &mut [usize]| {
+            for (size, present) in sizes.iter_mut().zip(present) {
+                *size += usize::from(*present) * (header + width);
+            }
+        };
+        match self {
+            Self::Missing(_) => {}
+            Self::Whole { kind, present, .. } => add(present, width_of(*kind), sizes),
+            Self::Double { present, .. } => add(present, 8, sizes),
+            Self::Ids { present, .. } => add(present, 12, sizes),
+            Self::Text { dictionary, codes } => {
+                for (size, code) in sizes.iter_mut().zip(codes) {
+                    *size += dictionary
+                        .get(*code)
+                        .map_or(0, |text| header + 5 + text.len());
+                }
+            }
+            Self::Raw { ends, .. } => {
+                let mut start = 0;
+                for (size, end) in sizes.iter_mut().zip(ends) {
+                    // The type byte lies before the value here, and before the name there.
+                    *size += if *end > start {
+                        header + *end - start - 1
+                    } else {
+                        0
+                    };
+                    start = *end;
+                }
+            }
+        }
+    }
+}
+
+/// Bytes of a value that is held as a whole number.
+fn width_of(type_byte: u8) -> usize {
+    match type_byte {
+        kind::BOOL => 1,
+        kind::INT32 => 4,
+        _ => 8,
     }
 }

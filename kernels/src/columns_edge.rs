@@ -1,6 +1,8 @@
 //! The edge to Python of the columns of many buckets.
 
 use crate::columns::{Columns, Data};
+use crate::rows::{Block, Part};
+use crate::rows_edge::RowBlock;
 use crate::unpack::{check_size, Failure};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyIndexError, PyKeyError};
@@ -103,6 +105,16 @@ impl BucketColumns {
                     .then(|| PyArray1::from_iter(py, codes.iter().map(|code| *code < known)));
                 (2, PyArray1::from_slice(py, codes).into_any(), present)
             }
+            Data::Ids { values, present } => {
+                let mut end = 0;
+                let ends = present.iter().map(|present| {
+                    end +=
+                        i64::from(*present) * (values.first().map_or(0, |id| id.len()) + 1) as i64;
+                    end
+                });
+                let starts = PyArray1::from_iter(py, [0].into_iter().chain(ends));
+                (255, starts.into_any(), presence(py, present))
+            }
             Data::Raw { ends, bytes } => {
                 let starts = [0].into_iter().chain(ends.iter().map(|end| *end as i64));
                 let mut before = 0;
@@ -130,19 +142,26 @@ impl BucketColumns {
     }
 
     fn raw<'py>(&self, py: Python<'py>, field: &str) -> PyResult<Bound<'py, PyBytes>> {
-        let Data::Raw { bytes, .. } = self.data(field)? else {
-            return Err(PyKeyError::new_err("the field is no column of mixed types"));
-        };
-        Ok(PyBytes::new(py, bytes))
+        match self.data(field)? {
+            Data::Raw { bytes, .. } => Ok(PyBytes::new(py, bytes)),
+            data @ Data::Ids { values, .. } => {
+                let mut bytes = Vec::with_capacity(values.len() * 13);
+                for row in 0..values.len() {
+                    data.write_bare(row, &mut bytes);
+                }
+                Ok(PyBytes::new(py, &bytes))
+            }
+            _ => Err(PyKeyError::new_err("the field is no column of mixed types")),
+        }
     }
 
     #[pyo3(signature = (positions, meta_field = None))]
-    fn build_rows<'py>(
+    fn build_rows(
         &self,
-        py: Python<'py>,
-        positions: PyReadonlyArray1<'py, i64>,
+        py: Python<'_>,
+        positions: PyReadonlyArray1<'_, i64>,
         meta_field: Option<&str>,
-    ) -> PyResult<Bound<'py, PyList>> {
+    ) -> PyResult<RowBlock> {
         let positions: Vec<i64> = positions.as_array().iter().copied().collect();
         let rows = py.detach(|| {
             let mut rows = Vec::with_capacity(positions.len());
@@ -167,13 +186,7 @@ impl BucketColumns {
         })?;
         let (bytes, ends) =
             rows.ok_or_else(|| PyIndexError::new_err("a position is beyond the rows"))?;
-        let mut start = 0;
-        let documents = ends.iter().map(|end| {
-            let document = bytes.get(start..*end).unwrap_or_default();
-            start = *end;
-            PyBytes::new(py, document)
-        });
-        PyList::new(py, documents.collect::<Vec<_>>())
+        Ok(RowBlock::new(Block::of([Part::Written { bytes, ends }])))
     }
 }
 

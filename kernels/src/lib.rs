@@ -8,6 +8,7 @@ mod bucket_check;
 mod bucket_columns;
 mod bucket_edge;
 mod bucket_reopen;
+mod bucket_rows;
 #[cfg(test)]
 mod bucket_tests;
 mod checksum;
@@ -32,6 +33,8 @@ mod narrow;
 mod object_id;
 mod partition;
 mod raw_filter;
+mod rows;
+mod rows_edge;
 mod shape;
 mod special;
 mod stored;
@@ -51,6 +54,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     bucket_edge::add(module)?;
     columns_edge::add(module)?;
     gather_edge::add(module)?;
+    rows_edge::add(module)?;
     unpack_edge::add(module)?;
     index_edge::add(module)?;
     special::edge::add(module)

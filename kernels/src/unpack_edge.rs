@@ -1,7 +1,10 @@
 //! The edge to Python of unpacking, and of single columns.
 
+use crate::bucket_rows::BucketRows;
 use crate::column::{ColumnDecoder, ColumnEncoder};
-use crate::unpack::{check_size, rows, summary, Failure, Wanted};
+use crate::rows::{Block, Part};
+use crate::rows_edge::RowBlock;
+use crate::unpack::{check_size, summary, Failure, Wanted};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -23,72 +26,46 @@ impl From<Failure> for PyErr {
 /// Below this a thread costs more than it saves.
 const BUCKETS_A_THREAD: usize = 8;
 
-/// The documents of rows, in one buffer, and where each ends.
-struct Rows {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-fn collect(
+fn open(
     buckets: &[&[u8]],
     time_field: &str,
     meta_field: Option<&str>,
     wanted: Wanted<'_>,
-) -> Result<Rows, Failure> {
-    let mut found = Rows {
-        bytes: Vec::new(),
-        ends: Vec::new(),
+) -> Result<Vec<BucketRows>, Failure> {
+    let meta_field = meta_field.map(str::as_bytes);
+    let mut bytes = 0;
+    let open = |bucket: &&[u8]| {
+        let rows = BucketRows::open(bucket, time_field.as_bytes(), meta_field, wanted)?;
+        bytes += rows.before(rows.len());
+        check_size(bytes)?;
+        Ok(rows)
     };
-    for bucket in buckets {
-        let (bytes, ends) = (&mut found.bytes, &mut found.ends);
-        let meta_field = meta_field.map(str::as_bytes);
-        rows(
-            bucket,
-            time_field.as_bytes(),
-            meta_field,
-            wanted,
-            bytes,
-            |end| ends.push(end),
-        )?;
-    }
-    Ok(found)
+    buckets.iter().map(open).collect()
 }
 
 /// The same on several threads, where there are many buckets; in order.
-fn collect_beside(
+fn open_beside(
     buckets: &[&[u8]],
     time_field: &str,
     meta_field: Option<&str>,
     wanted: Wanted<'_>,
-) -> Result<Vec<Rows>, Failure> {
+) -> Result<Block, Failure> {
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(4));
     let share = buckets.len().div_ceil(threads).max(BUCKETS_A_THREAD);
     let (own, others) = buckets.split_at(share.min(buckets.len()));
-    std::thread::scope(|scope| {
+    let parts: Result<Vec<_>, Failure> = std::thread::scope(|scope| {
         let beside: Vec<_> = others
             .chunks(share)
-            .map(|part| scope.spawn(move || collect(part, time_field, meta_field, wanted)))
+            .map(|part| scope.spawn(move || open(part, time_field, meta_field, wanted)))
             .collect();
-        let first = collect(own, time_field, meta_field, wanted);
+        let first = open(own, time_field, meta_field, wanted);
         let rest = beside.into_iter().map(|part| {
             part.join()
                 .unwrap_or_else(|_| Err(Failure::new(1, "unpacking failed")))
         });
         [first].into_iter().chain(rest).collect()
-    })
-}
-
-fn to_list<'py>(py: Python<'py>, parts: &[Rows]) -> PyResult<Bound<'py, PyList>> {
-    let mut documents = Vec::with_capacity(parts.iter().map(|part| part.ends.len()).sum());
-    for part in parts {
-        let mut start = 0;
-        for end in &part.ends {
-            let row = part.bytes.get(start..*end).unwrap_or_default();
-            documents.push(PyBytes::new(py, row));
-            start = *end;
-        }
-    }
-    PyList::new(py, documents)
+    });
+    Ok(Block::of(parts?.into_iter().flatten().map(Part::Bucket)))
 }
 
 fn wanted<'a>(include: Option<&'a Vec<String>>, exclude: Option<&'a Vec<String>>) -> Wanted<'a> {
@@ -110,24 +87,26 @@ fn unpack_rows<'py>(
     exclude: Option<Vec<String>>,
 ) -> PyResult<Bound<'py, PyList>> {
     let choice = wanted(include.as_ref(), exclude.as_ref());
-    let found = py.detach(|| collect(&[bucket], time_field, meta_field, choice))?;
-    to_list(py, &[found])
+    let block = py.detach(|| open_beside(&[bucket], time_field, meta_field, choice))?;
+    let mut documents = Vec::with_capacity(block.len());
+    block.documents(0..block.len(), |row| documents.push(PyBytes::new(py, row)));
+    PyList::new(py, documents)
 }
 
 #[pyfunction]
 #[pyo3(signature = (buckets, time_field, meta_field, include = None, exclude = None))]
-fn unpack_many<'py>(
-    py: Python<'py>,
-    buckets: Vec<Bound<'py, PyBytes>>,
+fn unpack_many(
+    py: Python<'_>,
+    buckets: Vec<Bound<'_, PyBytes>>,
     time_field: &str,
     meta_field: Option<&str>,
     include: Option<Vec<String>>,
     exclude: Option<Vec<String>>,
-) -> PyResult<Bound<'py, PyList>> {
+) -> PyResult<RowBlock> {
     let choice = wanted(include.as_ref(), exclude.as_ref());
     let raw: Vec<&[u8]> = buckets.iter().map(|bucket| bucket.as_bytes()).collect();
-    let found = py.detach(|| collect_beside(&raw, time_field, meta_field, choice))?;
-    to_list(py, &found)
+    let block = py.detach(|| open_beside(&raw, time_field, meta_field, choice))?;
+    Ok(RowBlock::new(block))
 }
 
 #[pyfunction]

@@ -77,6 +77,22 @@ impl Digits {
         }
     }
 
+    /// Goes on to the next number.
+    #[inline]
+    pub fn increase(&mut self) {
+        let mut at = self.digits.len();
+        while at > 0 {
+            at -= 1;
+            if self.digits[at] < b'9' {
+                self.digits[at] += 1;
+                break;
+            }
+            self.digits[at] = b'0';
+        }
+        // What stands before the first digit is 0 until it becomes one.
+        self.start = self.start.min(at);
+    }
+
     /// The digits as text.
     pub fn as_bytes(&self) -> &[u8] {
         &self.digits[self.start..]
@@ -102,6 +118,11 @@ mod tests {
     fn digits_as_printed() {
         for number in [0, 7, 10, 999, 1000, usize::MAX] {
             assert_eq!(Digits::of(number).as_bytes(), number.to_string().as_bytes());
+        }
+        let mut digits = Digits::of(0);
+        for number in 0..12_345 {
+            assert_eq!(digits.as_bytes(), number.to_string().as_bytes());
+            digits.increase();
         }
     }
 }

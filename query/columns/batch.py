@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ...common.paths import Path, expression_path
 from ...common.values import MISSING, BsonType, Document, decode
+from ...kernels import RowBlock
 from ..plan.batches import Batch
 
 Positions = NDArray[np.int64]
@@ -118,7 +119,7 @@ class ColumnBatch(Batch):
         columns: Callable[[str], Column],
         offsets: Positions,
         shared: Shared,
-        build: Callable[[Positions], list[bytes]],
+        build: Callable[[Positions], RowBlock],
         *,
         time_field: str,
         time_bounds: tuple[Positions, Positions],
@@ -130,7 +131,7 @@ class ColumnBatch(Batch):
         Args:
             columns: gives the whole column of a field.
             offsets: where the rows of each segment begin in the whole columns, and at last how many rows there are.
-            build: makes raw documents of rows, by their places in the whole columns.
+            build: makes documents of rows, by their places in the whole columns.
             time_field: the column that always holds a date.
             time_bounds: for each segment a time that none of its rows is before, and one that none is after.
             positions: the rows that are in the batch; None for all.
@@ -145,6 +146,7 @@ class ColumnBatch(Batch):
         self._positions = positions
         self._in_order = in_order
         self._segments: Positions | None = None
+        self._block: RowBlock | None = None
         self._raws: list[bytes] | None = None
         self._documents: list[Document] | None = None
         self._cached: dict[str, Column] = {}
@@ -229,9 +231,15 @@ class ColumnBatch(Batch):
     def raws(self) -> list[bytes]:
         """See `Batch.raws`; builds once."""
         if self._raws is None:
-            positions = self._positions
-            self._raws = self._build(np.arange(len(self)) if positions is None else positions)
+            self._raws = self.packed()[0].raws()
         return self._raws
+
+    def packed(self) -> tuple[RowBlock, int, int]:
+        """See `Batch.packed`; builds once."""
+        if self._block is None:
+            positions = self._positions
+            self._block = self._build(np.arange(len(self)) if positions is None else positions)
+        return self._block, 0, len(self)
 
     def select(self, positions: Sequence[int] | Positions) -> "ColumnBatch":
         """See `Batch.select`."""

@@ -8,9 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ...common.values import Document, decode, encode
+from ...kernels import RowBlock
 
 Metadata = dict[str, Any]
+Packed = tuple[RowBlock | list[bytes], int, int]
+"""Rows, from one position up to and without another."""
 
 
 class Batch(ABC):
@@ -32,6 +37,11 @@ class Batch(ABC):
     @abstractmethod
     def raws(self) -> list[bytes]:
         """The rows as raw BSON."""
+
+    def packed(self) -> Packed:
+        """The rows in the form that costs least to put into a reply, and which of that they are."""
+        raws = self.raws()
+        return raws, 0, len(raws)
 
     @abstractmethod
     def select(self, positions: Sequence[int]) -> "Batch":
@@ -97,6 +107,52 @@ class RowBatch(Batch):
             documents=[document for batch in batches for document in batch.documents()] if decoded else None,
             record_keys=[key for batch in batches for key in batch.record_keys or ()],
         )
+
+
+class BlockBatch(Batch):
+    """Rows that the kernel holds, and that become objects of Python where somebody looks at them."""
+
+    def __init__(self, block: RowBlock, start: int = 0, stop: int | None = None) -> None:
+        """The rows of a block from `start` up to and without `stop`; None for its end."""
+        self._block = block
+        self._start = start
+        self._stop = len(block) if stop is None else stop
+        self._raws: list[bytes] | None = None
+        self._documents: list[Document] | None = None
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def documents(self) -> list[Document]:
+        """See `Batch.documents`; decodes once."""
+        if self._documents is None:
+            self._documents = [decode(raw) for raw in self.raws()]
+        return self._documents
+
+    def raws(self) -> list[bytes]:
+        """See `Batch.raws`; makes them once."""
+        if self._raws is None:
+            self._raws = self._block.raws(self._start, self._stop)
+        return self._raws
+
+    def packed(self) -> Packed:
+        """See `Batch.packed`."""
+        return self._block, self._start, self._stop
+
+    def select(self, positions: Sequence[int]) -> Batch:
+        """See `Batch.select`; keeps every form that is there."""
+        if self._raws is not None:
+            documents = self._documents
+            return RowBatch(
+                raws=[self._raws[i] for i in positions],
+                documents=None if documents is None else [documents[i] for i in positions],
+            )
+        return BlockBatch(self._block.select(np.asarray(positions, dtype=np.int64) + self._start))
+
+    def slice(self, start: int, stop: int) -> "BlockBatch":
+        """See `Batch.slice`."""
+        stop = min(stop, len(self))
+        return BlockBatch(self._block, self._start + min(start, stop), self._start + stop)
 
 
 class RecordKeyBatch(Batch):

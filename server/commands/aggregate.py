@@ -16,6 +16,7 @@ from ...common.ordering import order_key
 from ...common.paths import path_values, split_path
 from ...common.values import MISSING, Document, decode, encode
 from ...protocol.documents import elements
+from ...protocol.replies import Reply
 from ...query.match.base import AlwaysTrue
 from ...query.plan.index_scans import IndexScan
 from ...query.plan.nodes import PlanNode
@@ -192,7 +193,7 @@ class Aggregate(Command):
         last = pipeline[-1] if isinstance(pipeline, list) and pipeline else None
         return isinstance(last, dict) and ("$out" in last or "$merge" in last)
 
-    async def run(self, context: Context, request: Request) -> Document | bytes:
+    async def run(self, context: Context, request: Request) -> Document | Reply:
         """Answer the first batch."""
         asked = AggregateRequest(context.services, request)
         if asked.explain:
@@ -279,7 +280,7 @@ class CountCommand(Command):
         asked = CountRequest(services, request)
         read = plan_count(context, request, asked)
         execution = execution_of(services, read)
-        rows = await execution.next_batch(1, watch=request.operation)
+        rows = (await execution.next_batch(1, watch=request.operation)).raws()
         execution.close()
         note_use(services, read, request)
         count = int(next(iter(decode(rows[0]).values()))) if rows else 0
@@ -367,7 +368,7 @@ class Distinct(Command):
     reads = True
     op = "query"
 
-    async def run(self, context: Context, request: Request) -> Document | bytes:
+    async def run(self, context: Context, request: Request) -> Document | Reply:
         """Answer the values, each once, in order."""
         services = context.services
         asked = DistinctRequest(services, request)

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
 from ...common.values import Document
+from ...protocol.replies import Reply
 from ..context import Context, Request
 
 
@@ -34,7 +35,7 @@ class Command(ABC):
         return self.writes
 
     @abstractmethod
-    async def run(self, context: Context, request: Request) -> Document | bytes:
+    async def run(self, context: Context, request: Request) -> Document | Reply:
         """Answer the request, or raise a MongoError.
 
         The answer is the reply without `ok` (dispatch adds it), or a whole reply as raw BSON (`ok` included) where it

@@ -16,12 +16,14 @@ from ...common.errors import (
 )
 from ...common.limits import WRITE_BATCH_MAX
 from ...common.values import Document, decode, encode, type_name
+from ...kernels import RowArray
 from ...protocol.documents import elements
-from ...protocol.replies import cursor_reply
+from ...protocol.replies import Reply, array_of
 from ...query.execute import Execution
 from ...query.plan.shaping import Rows
 from ..context import Context, Request, Services
 from ..operations import Operation
+from .answering import answer_rows
 from .arguments import Fields, collection_namespace
 from .base import Command
 from .delete import DeleteStatement, run_delete
@@ -103,7 +105,7 @@ class BulkWrite(Command):
     in_api_version_1 = True
     op = "command"
 
-    async def run(self, context: Context, request: Request) -> bytes:
+    async def run(self, context: Context, request: Request) -> Reply:
         """Answer a cursor over what came of each operation, and the totals."""
         services = context.services
         fields = Fields(request, known=_FIELDS)
@@ -136,7 +138,7 @@ class BulkWrite(Command):
 
 async def _reply(
     context: Context, request: Request, rows: list[bytes], totals: Totals, batch_size: int | None
-) -> bytes:
+) -> Reply:
     services = context.services
     extra: Document = {
         "nErrors": totals.errors,
@@ -147,9 +149,9 @@ async def _reply(
         "nDeleted": totals.deleted,
     }
     if batch_size is None or len(rows) <= batch_size:
-        return cursor_reply(True, 0, _NAMESPACE, rows, extra)
+        return await answer_rows(True, 0, _NAMESPACE, array_of(rows), extra)
     execution = Execution(Rows(rows), services.engine)
-    first = await execution.next_batch(batch_size) if batch_size else []
+    first = await execution.next_batch(batch_size) if batch_size else RowArray()
     cursor_id = services.cursors.open(
         execution,
         _NAMESPACE,
@@ -158,7 +160,7 @@ async def _reply(
         user=context.client.user,
         extra={"left": None},
     )
-    return cursor_reply(True, cursor_id, _NAMESPACE, first, extra)
+    return await answer_rows(True, cursor_id, _NAMESPACE, first, extra)
 
 
 def _namespaces(

@@ -21,6 +21,7 @@ from ...common.errors import (
 )
 from ...common.ordering import equal
 from ...common.values import Document, encode, is_string, type_name
+from ...protocol.replies import Reply
 from ...query.match.parse import parse_filter
 from ..authorization import visible_collections
 from ..context import Context, Request, Services
@@ -242,7 +243,7 @@ class ListCollections(Command):
     summary = "Lists the collections and views of a database."
     in_api_version_1 = True
 
-    async def run(self, context: Context, request: Request) -> bytes:
+    async def run(self, context: Context, request: Request) -> Reply:
         """Answer a cursor over the rows."""
         services = context.services
         catalog: Catalog = services.catalog

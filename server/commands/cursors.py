@@ -7,10 +7,12 @@ from bson import Int64
 
 from ...common.errors import BadValue, MongoError, TypeMismatch, Unauthorized
 from ...common.values import Document, type_name
-from ...protocol.replies import cursor_reply
+from ...kernels import RowArray
+from ...protocol.replies import Reply
 from ..authorization import may
 from ..context import Context, Request, Services
 from ..cursors import Cursor
+from .answering import answer_rows
 from .arguments import Fields, collection_namespace
 from .base import Command
 
@@ -26,7 +28,7 @@ class GetMore(Command):
     in_api_version_1 = True
     op = "getmore"
 
-    async def run(self, context: Context, request: Request) -> bytes:
+    async def run(self, context: Context, request: Request) -> Reply:
         """Answer the next batch; id 0 where it was the last."""
         services = context.services
         fields = Fields(
@@ -64,7 +66,7 @@ class GetMore(Command):
         else:
             services.cursors.release(cursor)
             request.more_to_come = True
-        return cursor_reply(False, cursor_id, namespace, rows)
+        return await answer_rows(False, cursor_id, namespace, rows)
 
 
 def _namespace(database: str, collection: str) -> str:
@@ -73,18 +75,18 @@ def _namespace(database: str, collection: str) -> str:
     return str(collection_namespace(database, collection))
 
 
-async def _next_rows(services: Services, cursor: Cursor, request: Request, size: int | None) -> list[bytes]:
+async def _next_rows(services: Services, cursor: Cursor, request: Request, size: int | None) -> RowArray:
     """The next rows; a cursor that waits for data waits a while for the first one."""
     left = cursor.extra.get("left")
     rows_max = left if size is None else size if left is None else min(size, left)
     if rows_max == 0:
-        return []
+        return RowArray()
     if not cursor.await_data:
         # What the query may take in all, its pauses left out.
         time_left_ms = cursor.extra.get("time_left_ms")
         if time_left_ms:
             request.operation.limit_time(time_left_ms)
-        rows: list[bytes] = await cursor.execution.next_batch(rows_max, watch=request.operation)
+        rows: RowArray = await cursor.execution.next_batch(rows_max, watch=request.operation)
         return rows
     wait_ms = request.generic.max_time_ms or _AWAIT_MS_DEFAULT
     request.operation.limit_time(0)
@@ -92,7 +94,7 @@ async def _next_rows(services: Services, cursor: Cursor, request: Request, size:
     until = services.clock.monotonic() + wait_ms / 1000
     while True:
         rows = await cursor.execution.next_batch(rows_max, watch=request.operation)
-        if rows or cursor.execution.exhausted or services.clock.monotonic() >= until or cursor.killed is not None:
+        if len(rows) or cursor.execution.exhausted or services.clock.monotonic() >= until or cursor.killed is not None:
             return rows
         await asyncio.sleep(_AWAIT_STEP_SECONDS)
 

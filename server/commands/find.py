@@ -5,6 +5,7 @@ from typing import Any, Final
 from ...common.collation import Collation
 from ...common.errors import BadValue, FailedToParse, InvalidNamespace, InvalidPipelineOperator
 from ...common.values import Document
+from ...protocol.replies import Reply
 from ...query.plan.planner import Wanted
 from ...query.projection import parse_projection
 from ...query.sort import SortPattern, parse_sort
@@ -122,7 +123,7 @@ class Find(Command):
     in_api_version_1 = True
     op = "query"
 
-    async def run(self, context: Context, request: Request) -> bytes:
+    async def run(self, context: Context, request: Request) -> Reply:
         """Answer the first batch."""
         asked = FindRequest(context.services, request)
         read = plan_request(context, request, asked)

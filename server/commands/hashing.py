@@ -124,7 +124,7 @@ class FileMd5(Command):
         execution = _chunks(context.services, namespace, request.value)
         try:
             while not execution.exhausted:
-                for raw in await execution.next_batch(_CHUNKS_BATCH, watch=request.operation):
+                for raw in (await execution.next_batch(_CHUNKS_BATCH, watch=request.operation)).raws():
                     chunk = decode(raw)
                     if chunk.get("n") != count:
                         raise Location(10040, f"chunks out of order: expected {count}, found {chunk.get('n')}")

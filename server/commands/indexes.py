@@ -19,10 +19,13 @@ from ...common.errors import (
 )
 from ...common.ordering import equal
 from ...common.values import Document, encode, type_name
+from ...kernels import RowArray
+from ...protocol.replies import Reply, array_of
 from ...query.execute import Execution
 from ...query.match.parse import parse_filter
 from ...query.plan.shaping import Rows
 from ..context import Context, Request
+from .answering import answer_rows
 from .arguments import Fields
 from .base import Command
 from .reading import check_collection_uuid, take_batch_size
@@ -119,7 +122,7 @@ class ListIndexes(Command):
     summary = "Lists the indexes of a collection."
     in_api_version_1 = True
 
-    async def run(self, context: Context, request: Request) -> bytes:
+    async def run(self, context: Context, request: Request) -> Reply:
         """Answer a cursor over the specifications."""
         services = context.services
         fields = Fields(
@@ -169,15 +172,13 @@ def _with_doubles(row: Document) -> Document:
 
 async def rows_reply(
     context: Context, request: Request, rows: list[bytes], namespace: str, batch_size: int | None
-) -> bytes:
+) -> Reply:
     """A first batch of rows that are there already, with a cursor for the rest."""
-    from ...protocol.replies import cursor_reply
-
     services = context.services
     if batch_size is None or len(rows) <= batch_size:
-        return cursor_reply(True, 0, namespace, rows)
+        return await answer_rows(True, 0, namespace, array_of(rows))
     execution = Execution(Rows(rows), services.engine)
-    first = await execution.next_batch(batch_size) if batch_size else []
+    first = await execution.next_batch(batch_size) if batch_size else RowArray()
     cursor_id = services.cursors.open(
         execution,
         namespace,
@@ -186,7 +187,7 @@ async def rows_reply(
         user=context.client.user,
         extra={"left": None},
     )
-    return cursor_reply(True, cursor_id, namespace, first)
+    return await answer_rows(True, cursor_id, namespace, first)
 
 
 class DropIndexes(Command):

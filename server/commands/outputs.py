@@ -29,7 +29,8 @@ from ...common.field_paths import parse_field_path
 from ...common.ordering import equal
 from ...common.paths import get_path, split_path
 from ...common.values import MISSING, Document, decode, encode, type_name
-from ...protocol.replies import cursor_reply
+from ...kernels import RowArray
+from ...protocol.replies import Reply, cursor_reply
 from ...query.match.parse import parse_filter
 from ...query.plan.planner import Wanted
 from ...query.update.base import Update
@@ -62,7 +63,7 @@ class Output(ABC):
         self.stage = stage
         self.bypass_validation = bypass_validation
 
-    async def __call__(self, context: Context, request: Request, read: Read) -> bytes:
+    async def __call__(self, context: Context, request: Request, read: Read) -> Reply:
         """Run the pipeline, write its rows, and answer an empty cursor."""
         self.check(read)
         execution = execution_of(self.services, read)
@@ -76,7 +77,7 @@ class Output(ABC):
             raise
         finally:
             execution.close()
-        return cursor_reply(True, 0, read.reply_namespace, [])
+        return cursor_reply(True, 0, read.reply_namespace, RowArray())
 
     def check(self, read: Read) -> None:
         """Refuse a target that cannot be."""

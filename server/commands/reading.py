@@ -24,7 +24,8 @@ from ...common.errors import (
 from ...common.limits import FIRST_BATCH_DOCUMENTS
 from ...common.numbers import is_number
 from ...common.values import Document, type_name
-from ...protocol.replies import cursor_reply
+from ...kernels import RowArray
+from ...protocol.replies import Reply
 from ...query.execute import Execution
 from ...query.match.base import AlwaysTrue, MatchNode
 from ...query.match.parse import parse_filter
@@ -33,6 +34,7 @@ from ...query.plan.plan_cache import PlanCache
 from ...query.plan.planner import Planned, Wanted, plan_find
 from ..context import Context, Request, Services
 from ..exact_expiry import hide_expired
+from .answering import answer_rows
 from .arguments import Fields
 
 _UUID_BYTES: Final = 16
@@ -334,7 +336,7 @@ async def first_reply(
     await_data: bool = False,
     keeps_empty: bool = False,
     op: str = "query",
-) -> bytes:
+) -> Reply:
     """Run the plan for its first batch, and keep a cursor where there is more.
 
     `keeps_empty`: an empty batch that was asked for leaves a cursor, even if the collection is empty.
@@ -344,12 +346,12 @@ async def first_reply(
     rows_max = FIRST_BATCH_DOCUMENTS if batch_size is None else batch_size
     if limit:
         rows_max = min(rows_max, limit)
-    rows = await execution.next_batch(rows_max, watch=request.operation) if rows_max else []
+    rows = await execution.next_batch(rows_max, watch=request.operation) if rows_max else RowArray()
     services.counters.documents_returned += len(rows)
     done = execution.exhausted or single_batch or (limit and len(rows) >= limit and not read.tailable)
     if not rows_max and not limit and _has_nothing(services, read):
         done = not keeps_empty or read.source.collection is None
-    if read.tailable and rows_max and not rows and _has_nothing(services, read):
+    if read.tailable and rows_max and not len(rows) and _has_nothing(services, read):
         done = True
     cursor_id = 0
     if done:
@@ -371,7 +373,7 @@ async def first_reply(
         )
         request.operation.cursor_id = cursor_id
     note_use(services, read, request)
-    return cursor_reply(True, cursor_id, read.reply_namespace, rows)
+    return await answer_rows(True, cursor_id, read.reply_namespace, rows)
 
 
 def note_use(services: Services, read: Read, request: Request) -> None:

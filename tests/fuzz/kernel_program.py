@@ -45,7 +45,7 @@ def _unpack_columns(raw: bytes) -> None:
         if kind == 255:
             columns.raw(field)
         assert len(values) in (len(columns), len(columns) + 1)
-    columns.build_rows(np.arange(len(columns)), "m")
+    columns.build_rows(np.arange(len(columns)), "m").raws()
 
 
 def _partition(raw: bytes) -> None:
@@ -130,7 +130,7 @@ OF_DOCUMENTS: list[Target] = [
 ]
 OF_BUCKETS: list[Target] = [
     lambda raw: kernels.unpack_rows(raw, "t", "m"),
-    lambda raw: kernels.unpack_many([raw, raw], "t", "m", ["t", "v"]),
+    lambda raw: kernels.unpack_many([raw, raw], "t", "m", ["t", "v"]).raws(),
     lambda raw: kernels.unpack_rows(raw, "t", "m", None, ["v"]),
     _unpack_columns,
     lambda raw: kernels.bucket_summary(raw, "t"),

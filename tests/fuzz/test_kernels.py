@@ -70,7 +70,7 @@ BOMBS = textwrap.dedent(
 
     def rows_of_columns(raw):
         columns = kernels.unpack_columns([raw], "t")
-        columns.build_rows(np.arange(len(columns)), "m")
+        columns.build_rows(np.arange(len(columns)), "m").raws()
 
     date = (1000).to_bytes(8, "little")
     text = (200_001).to_bytes(4, "little") + b"x" * 200_000 + b"\\0"

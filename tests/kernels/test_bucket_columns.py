@@ -58,14 +58,14 @@ def test_columns_are_the_rows_again(batches: list[list[dict[str, Any]]], version
     columns = unpack_columns(buckets, "t")
     assert len(columns) == len(rows) == columns.offsets[-1]
     assert columns.metas == [b"\x10\1\0\0\0"] * len(buckets)
-    assert columns.build_rows(np.arange(len(rows)), "m") == rows
+    assert columns.build_rows(np.arange(len(rows)), "m").raws() == rows
     chosen = unpack_columns(buckets, "t", ["x", "t"])
     assert chosen.fields == ["x", "t"]
     for bucket, start in zip(buckets, chosen.offsets, strict=False):
         found = unpack_rows(bucket, "t", "m", include=["x", "t"])
-        assert chosen.build_rows(np.arange(start, start + len(found))) == found
+        assert chosen.build_rows(np.arange(start, start + len(found))).raws() == found
         for row, document in enumerate(found, start):
-            (single,) = chosen.build_rows(np.array([row]))
+            (single,) = chosen.build_rows(np.array([row])).raws()
             assert single == document
             expected = value(chosen, "t", row)
             assert b"\x09t\0" + expected[1:] in document

@@ -83,16 +83,23 @@ pub fn narrow_value<'a>(type_byte: u8, number: i64, before: &Scalar<'a>) -> Scal
         kind::BOOL => Scalar::fixed(type_byte, [u8::from(number != 0)]),
         kind::INT32 => Scalar::fixed(type_byte, (number as i32).to_le_bytes()),
         kind::OBJECT_ID => {
-            let mut bytes = [0; 12];
-            let fixed = before.bytes().get(OBJECT_ID_FIXED).unwrap_or(&[0; 5]);
-            bytes[OBJECT_ID_FIXED].copy_from_slice(fixed);
-            for (at, to) in OBJECT_ID_BYTES.iter().enumerate() {
-                bytes[*to] = (number >> (8 * at)) as u8;
-            }
-            Scalar::fixed(type_byte, bytes)
+            let fixed = before.bytes().get(OBJECT_ID_FIXED);
+            let fixed = fixed.and_then(|fixed| fixed.try_into().ok());
+            Scalar::fixed(type_byte, object_id(number, &fixed.unwrap_or_default()))
         }
         _ => Scalar::fixed(type_byte, number.to_le_bytes()),
     }
+}
+
+/// The object id of a number, and of what it leaves out.
+#[inline]
+pub fn object_id(number: i64, fixed: &[u8; 5]) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[OBJECT_ID_FIXED].copy_from_slice(fixed);
+    for (at, to) in OBJECT_ID_BYTES.iter().enumerate() {
+        bytes[*to] = (number >> (8 * at)) as u8;
+    }
+    bytes
 }
 
 /// The 128-bit number of a value, if it has one.

@@ -1,7 +1,7 @@
 //! BSONColumn (BinData subtype 7): one field of many measurements as literals, deltas and runs, byte for byte as MongoDB writes it.
 //!
 //! Encoding: [`ColumnEncoder`]. Decoding, one value at a time and of any type: [`ColumnDecoder`]. Decoding a whole column
-//! of one type into arrays: [`decode_i64`], [`decode_f64`], [`decode_strings`].
+//! of one type into arrays: [`decode_i64`], [`decode_f64`], [`decode_object_ids`], [`decode_strings`].
 
 mod decoder;
 mod double;
@@ -26,7 +26,7 @@ mod unpack;
 pub use decoder::{ColumnDecoder, Value};
 pub use encoder::ColumnEncoder;
 pub use strings::{decode_strings, StringDictionary, MISSING_CODE};
-pub use typed::{decode_f64, decode_i64, Uniform};
+pub use typed::{decode_f64, decode_i64, decode_object_ids, Uniform};
 
 /// How deep objects and arrays may lie in each other; MongoDB itself stops at 200.
 const DEPTH_MAX: usize = 250;

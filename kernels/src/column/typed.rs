@@ -1,7 +1,7 @@
-//! Whole columns of one numeric type into arrays.
+//! Whole columns of one type of fixed length into arrays.
 
 use super::double;
-use super::mapping::{narrow_number, unzigzag};
+use super::mapping::{narrow_number, object_id, unzigzag, OBJECT_ID_FIXED};
 use super::reader::{Reader, Record};
 use super::scalar_decoder::scale_of;
 use super::unpack::{unpack, Slots, Unpacked, MISSING};
@@ -62,6 +62,22 @@ pub fn decode_f64(
         values,
         present,
         &mut Doubles::default(),
+    )
+}
+
+/// Adds the entries of a column of object ids to `values` and `present`, as [`decode_i64`] does.
+pub fn decode_object_ids(
+    column: &[u8],
+    max_entries: usize,
+    values: &mut Vec<[u8; 12]>,
+    present: &mut Vec<u8>,
+) -> Result<Uniform, ColumnError> {
+    whole_column(
+        column,
+        max_entries,
+        values,
+        present,
+        &mut ObjectIds::default(),
     )
 }
 
@@ -309,6 +325,50 @@ impl Numbers for Doubles {
             None => blocks.add(true, |slot| f64::from_bits(sum(slot) as u64))?,
         }
         self.previous = double::decode(number, scale);
+        Ok(())
+    }
+}
+
+/// Object ids.
+#[derive(Default)]
+struct ObjectIds {
+    number: i64,
+    delta: i64,
+    /// What the number leaves out.
+    fixed: [u8; 5],
+}
+
+impl Numbers for ObjectIds {
+    type Item = [u8; 12];
+
+    fn accepts(type_byte: u8) -> bool {
+        type_byte == kind::OBJECT_ID
+    }
+
+    fn literal(&mut self, type_byte: u8, value: &[u8]) -> [u8; 12] {
+        *self = Self {
+            number: narrow_number(type_byte, value),
+            delta: 0,
+            fixed: value
+                .get(OBJECT_ID_FIXED)
+                .and_then(|fixed| fixed.try_into().ok())
+                .unwrap_or_default(),
+        };
+        object_id(self.number, &self.fixed)
+    }
+
+    fn blocks(&mut self, high: u8, blocks: Blocks<'_, [u8; 12]>) -> Result<(), ColumnError> {
+        if high != control::PLAIN {
+            return Err(ColumnError::InvalidScale);
+        }
+        let (mut number, mut delta) = (self.number, self.delta);
+        let fixed = self.fixed;
+        blocks.add(false, |slot| {
+            delta = delta.wrapping_add(unzigzag(slot));
+            number = number.wrapping_add(delta);
+            object_id(number, &fixed)
+        })?;
+        (self.number, self.delta) = (number, delta);
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ from bucketd.catalog.collections import Collection
 from bucketd.catalog.namespaces import Namespace
 from bucketd.common.errors import Interrupted, QueryPlanKilled
 from bucketd.common.values import decode, encode
+from bucketd.kernels import RowArray
 from bucketd.query.execute import Execution
 from bucketd.query.plan.scans import CollectionScan
 from bucketd.query.plan.shaping import CountRows, Limit, Skip
@@ -33,8 +34,8 @@ async def put(engine: MemoryEngine, collection: Collection, numbers: range) -> N
     await engine.write(work)
 
 
-def ids(raws: list[bytes]) -> list[int]:
-    return [decode(raw)["_id"] for raw in raws]
+def ids(rows: RowArray) -> list[int]:
+    return [decode(raw)["_id"] for raw in rows.raws()]
 
 
 async def test_batches_are_as_large_as_asked() -> None:
@@ -66,7 +67,7 @@ async def test_a_tailable_scan_waits_at_the_end() -> None:
     execution = Execution(CollectionScan(collection, tailable=True), engine)
     assert ids(await execution.next_batch(None)) == [0, 1]
     assert not execution.exhausted
-    assert await execution.next_batch(None) == []
+    assert ids(await execution.next_batch(None)) == []
     await put(engine, collection, range(2, 3))
     assert ids(await execution.next_batch(None)) == [2]
     execution.close()
@@ -100,4 +101,4 @@ async def test_skip_limit_and_count() -> None:
     execution = Execution(Limit(Skip(CollectionScan(collection), 3), 4), engine)
     assert ids(await execution.next_batch(None)) == [3, 4, 5, 6]
     counted = Execution(CountRows(CollectionScan(collection), skip=2, limit=5), engine)
-    assert decode((await counted.next_batch(None))[0]) == {"n": 5}
+    assert decode((await counted.next_batch(None)).raws()[0]) == {"n": 5}
