@@ -17,6 +17,12 @@ from .unpack_stage import UnpackSpec
 
 _LIMIT_MAX: Final = 1000
 _UNKNOWN: Final = -(2**63)
+_ORDERLY: Final = frozenset(
+    {
+        "$addToSet", "$bottom", "$bottomN", "$first", "$firstN", "$last", "$lastN", "$maxN", "$minN", "$push", "$top", "$topN",
+    }
+)  # fmt: skip
+"""Accumulators that tell in which order the rows came."""
 
 
 class LatestGroups(Stage):
@@ -76,6 +82,9 @@ def latest_groups(spec: UnpackSpec, behind: Sequence[Stage]) -> LatestGroups | N
     if not isinstance(shown, dict) or set(shown) != {"$dateTrunc"}:
         return None
     if sort.pattern.metadata or list(sort.pattern.fields) != ["_id"]:
+        return None
+    if any(one.name in _ORDERLY for one in group.accumulators.values()):
+        # Read from the other end, groups would have their rows in another order.
         return None
     grouped = group.over_columns(spec.time_field, spec.meta_field)
     if grouped is None or grouped.parts[0].shares or grouped.parts[0].columns or grouped.parts[0].grain_ms is None:

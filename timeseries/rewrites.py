@@ -15,7 +15,7 @@ from ..query.match.base import AlwaysTrue, MatchNode
 from ..query.match.comparison import Comparison
 from ..query.match.logical import And, Or
 from ..query.pipeline.base import PipelineContext, Stage
-from ..query.pipeline.group import Count, Group
+from ..query.pipeline.group import Count, Group, SortByCount
 from ..query.pipeline.order import Limit, Skip, Sort
 from ..query.pipeline.parse import Pipeline
 from ..query.pipeline.reshape import Match
@@ -83,7 +83,7 @@ def rewritten(stages: Sequence[Stage], source: Source, context: PipelineContext)
             before.append(Limit(limit))
         unpack = unpack.changed(limit=limit)
     elif behind and _wants_columns(unpack.spec, behind[0]):
-        unpack = unpack.changed(columnar=True)
+        unpack = unpack.changed(columnar=True, columns=_columns_beside_rows(unpack.spec, behind))
     return [*before, _with_fields(unpack, behind), *behind]
 
 
@@ -91,7 +91,21 @@ def _wants_columns(spec: UnpackSpec, stage: Stage) -> bool:
     """Whether the stage can work on columns."""
     if isinstance(stage, Count):
         return True
+    if isinstance(stage, SortByCount):
+        stage = stage.group
     return isinstance(stage, Group) and stage.over_columns(spec.time_field, spec.meta_field) is not None
+
+
+def _columns_beside_rows(spec: UnpackSpec, behind: Sequence[Stage]) -> tuple[str, ...] | None:
+    """The columns that choose rows, where the stages want whole rows; None where all that is wanted are columns."""
+    first = behind[0]
+    if not isinstance(first, Group) or first.needs(None) is not None:
+        return None
+    wanted = first.columns()
+    tested = frozenset() if spec.event_filter is None else spec.event_filter.fields()
+    if wanted is None or tested is None:
+        return None
+    return tuple(sorted({path.partition(".")[0] for path in wanted | tested}))
 
 
 def _match(unpack: UnpackStage, behind: list[Stage], source: Source) -> tuple[UnpackStage, list[Stage], list[Stage]]:

@@ -159,22 +159,22 @@ def _ranked(name: str, spec: Any, context: ParseContext) -> Accumulator:
     shown: Document = {"sortBy": pattern.serialize(), "output": expression.serialize()}
     if not single:
         shown = {"n": shown_count, **shown}
-    return Accumulator(name, _WithFields(expression, pattern.fields), begin, shown)
+    return Accumulator(name, WithFields(expression, pattern.fields), begin, shown)
 
 
-class _WithFields(Expression):
-    """An expression that reads further fields beside its own."""
+class WithFields(Expression):
+    """An expression that reads further fields beside its own, by which rows are sorted."""
 
-    def __init__(self, inner: Expression, fields: tuple[str, ...]) -> None:
+    def __init__(self, inner: Expression, sorted_by: tuple[str, ...]) -> None:
         self.evaluate = inner.evaluate
-        self._inner = inner
-        self._fields = frozenset(fields)
+        self.inner = inner
+        self.sorted_by = frozenset(sorted_by)
 
     def serialize(self) -> Any:
         """See `Expression.serialize`."""
-        return self._inner.serialize()
+        return self.inner.serialize()
 
     def fields(self) -> frozenset[str] | None:
         """See `Expression.fields`."""
-        inner = self._inner.fields()
-        return None if inner is None else inner | self._fields
+        inner = self.inner.fields()
+        return None if inner is None else inner | self.sorted_by

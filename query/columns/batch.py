@@ -49,6 +49,26 @@ class Column:
     present: NDArray[np.bool_] | None = None
     texts: list[str] | None = None
 
+    def listed(self, rows: int, absent: Any = MISSING) -> list[Any]:
+        """The values of all rows as Python holds them."""
+        if self.kind == ABSENT:
+            return [absent] * rows
+        made: list[Any]
+        match self.kind:
+            case BsonType.DATE:
+                made = list(map(DatetimeMS, self.values.tolist()))
+            case BsonType.INT64:
+                made = list(map(Int64, self.values.tolist()))
+            case BsonType.STRING:
+                texts = [*(self.texts or ()), ""]
+                made = [texts[at] for at in np.minimum(self.values, len(texts) - 1).tolist()]
+            case _:
+                made = self.values.tolist()
+        if self.present is not None:
+            for row in np.flatnonzero(~self.present).tolist():
+                made[row] = absent
+        return made
+
     def select(self, positions: Positions) -> "Column":
         """The rows at these positions."""
         present = None if self.present is None else self.present[positions]
@@ -227,6 +247,25 @@ class ColumnBatch(Batch):
         if self._documents is None:
             self._documents = [decode(raw) for raw in self.raws()]
         return self._documents
+
+    def documents_of(self, rows: Positions, fields: Sequence[str] | None) -> list[Document]:
+        """Documents of some rows with these top-level fields, of which none is mixed; None for whole documents."""
+        if fields is None:
+            return self.select(rows).documents()
+        if not len(rows):
+            return []
+        made: list[Document] = [{} for _ in range(len(rows))]
+        for name in fields:
+            if name == self.shared.name:
+                shared = self.shared.values
+                values = [shared[segment] for segment in self.segments[rows].tolist()]
+            else:
+                column = self.column(name)
+                values = (column if column.kind == ABSENT else column.select(rows)).listed(len(rows))
+            for document, value in zip(made, values, strict=True):
+                if value is not MISSING:
+                    document[name] = value
+        return made
 
     def raws(self) -> list[bytes]:
         """See `Batch.raws`; builds once."""

@@ -12,7 +12,7 @@ from bson import DatetimeMS, Int64
 from numpy.typing import NDArray
 
 from ...common.numbers import INT32_MAX, INT32_MIN, INT64_MAX
-from ...common.values import BsonType
+from ...common.values import MISSING, BsonType
 from ..expression.base import Call, Constant, Expression, FieldPath, Lazy
 from .batch import ABSENT, MIXED, Column, ColumnBatch
 from .dates import date_operator
@@ -81,6 +81,19 @@ def computed(expression: Expression, batch: ColumnBatch) -> Column:
                 with np.errstate(all="ignore"):
                     return compute(columns)
     raise Unfit
+
+
+def absent_value(expression: Expression) -> Any:
+    """What rows without a value have in what is computed: null, or MISSING.
+
+    Raises:
+        Unfit: rows have to tell, one by one.
+    """
+    if isinstance(expression, FieldPath):
+        return MISSING
+    if isinstance(expression, Call | Lazy) and expression.name in ("$cond", "$ifNull"):
+        raise Unfit
+    return None
 
 
 def _operator(expression: Call | Lazy) -> tuple[Sequence[Expression], Compute] | None:

@@ -13,6 +13,7 @@ from ..accumulators.base import Accumulator, State
 from ..accumulators.statistics import Percentiles
 from ..expression.base import Constant, Expression
 from .batch import ABSENT, ColumnBatch
+from .choices import chosen
 from .computed import can_compute, column_name
 from .gathering import Ends, Extremes, Gathering, Ranks, Source, Spreads, Sums
 from .keys import CODED, GroupKeys, KeyPart, key_parts
@@ -120,7 +121,7 @@ def column_group(
         return None
     inputs: list[Callable[[], Gathering]] = []
     for accumulator in accumulators:
-        make = _gathering(accumulator, shared_field)
+        make = _gathering(accumulator, shared_field) or chosen(accumulator, collation, shared_field)
         if make is None:
             return None
         inputs.append(make)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ...common.ordering import order_key
 from ...common.values import MISSING, BsonType, Document
 from ...kernels import GroupRuns
-from ..expression.base import Call, Expression, FieldPath, Lazy, ObjectExpression
+from ..expression.base import Expression, FieldPath, ObjectExpression
 from .batch import ABSENT, ColumnBatch
-from .computed import can_compute, computed
+from .computed import absent_value, can_compute, computed
 from .grains import EVEN_OFFSETS_MS, SECOND, time_grain
 from .operands import Unfit
 from .zones import distinct
@@ -28,8 +28,6 @@ Numbers = NDArray[np.int64]
 CODED: Final = (BsonType.DOUBLE, BsonType.INT32, BsonType.INT64, BsonType.DATE, BsonType.STRING, BsonType.BOOL)
 """Types of columns by whose values rows are told apart."""
 _SAFE: Final = 2**62
-_PASSING: Final = ("$cond", "$ifNull")
-"""Operators that may give what is missing as well as null."""
 
 
 @dataclass(slots=True)
@@ -63,7 +61,10 @@ class _Variants:
     numbers: dict[Any, int] = field(default_factory=dict)
     cached: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def add(self, value: Any, collation: Any) -> int:
+    def add(self, value: Any, collation: Any, *, whole: bool) -> int:
+        if whole and value is MISSING:
+            # As a whole key it is null; as a part it is left out.
+            value = None
         key = MISSING if value is MISSING else order_key(value, collation)
         self.values.append(value)
         self.classes.append(self.numbers.setdefault(key, len(self.numbers)))
@@ -88,8 +89,7 @@ class GroupKeys:
         self._parts = list(parts)
         self._collation = collation
         self._time_field = time_field
-        whole = len(parts) == 1 and parts[0].name is None
-        self._names = None if whole else [str(part.name) for part in parts]
+        self._whole = len(parts) == 1 and parts[0].name is None
         self._variants = [_Variants() for _ in parts]
         self._shared_numbers: dict[Any, int] = {}
         self._slots: dict[tuple[int, ...], int] = {}
@@ -180,7 +180,7 @@ class GroupKeys:
             known = variants.cached.get((grain, number)) if lasting else None
             if known is None:
                 document = self._stands_for(part, batch, row, segmented)
-                known = variants.add(part.expression.evaluate(document, variables), self._collation)
+                known = variants.add(part.expression.evaluate(document, variables), self._collation, whole=self._whole)
                 if lasting:
                     variants.cached[grain, number] = known
             chosen[at] = known
@@ -196,13 +196,7 @@ class GroupKeys:
         kind, present = column.kind, column.present
         if kind not in (ABSENT, *CODED):
             raise Unfit
-        absent: Any = None
-        if kind == ABSENT or present is not None:
-            if isinstance(part.expression, FieldPath):
-                absent = MISSING
-            elif isinstance(part.expression, Call | Lazy) and part.expression.name in _PASSING:
-                # Null or missing, row by row.
-                raise Unfit
+        absent = absent_value(part.expression) if kind == ABSENT or present is not None else None
         chosen = np.full(len(batch), -1, dtype=np.int64)
         rows = np.flatnonzero(present) if present is not None else np.arange(len(batch) if kind != ABSENT else 0)
         if len(rows):
@@ -215,7 +209,7 @@ class GroupKeys:
             for number, first in zip(met.tolist(), firsts.tolist(), strict=True):
                 variant = variants.cached.get((kind, number)) if lasting else None
                 if variant is None:
-                    variant = variants.add(column.converted(values[first]), self._collation)
+                    variant = variants.add(column.converted(values[first]), self._collation, whole=self._whole)
                     if lasting:
                         variants.cached[kind, number] = variant
                 known.append(variant)
@@ -223,7 +217,7 @@ class GroupKeys:
         if len(rows) < len(batch):
             variant = variants.cached.get((ABSENT, 0))
             if variant is None:
-                variant = variants.cached[ABSENT, 0] = variants.add(absent, self._collation)
+                variant = variants.cached[ABSENT, 0] = variants.add(absent, self._collation, whole=self._whole)
             chosen[chosen < 0] = variant
         return chosen
 
@@ -276,8 +270,8 @@ class GroupKeys:
 
     def _value(self, chosen: Sequence[int]) -> Any:
         values = [variants.values[number] for variants, number in zip(self._variants, chosen, strict=True)]
-        if len(self._parts) == 1 and self._parts[0].name is None:
-            return None if values[0] is MISSING else values[0]
+        if self._whole:
+            return values[0]
         return {str(part.name): value for part, value in zip(self._parts, values, strict=True) if value is not MISSING}
 
 

@@ -17,10 +17,11 @@ def first_rows(batch: ColumnBatch, pattern: SortPattern, limit: int, *, collated
     """
     keys: list[Key] = []
     for path, part in zip(pattern.fields, pattern.parts, strict=True):
-        made = _keys(batch.column(path), collated=collated)
+        column = column_at(batch, path)
+        made = None if column is None else sort_keys(column, collated=collated)
         if made is None:
             return None
-        keys += made if part.ascending else [_turned(key) for key in made]
+        keys += made if part.ascending else [turned(key) for key in made]
     if not keys:
         return np.arange(limit, dtype=np.int64)
     if len(keys) > 1:
@@ -32,11 +33,20 @@ def first_rows(batch: ColumnBatch, pattern: SortPattern, limit: int, *, collated
     return np.sort(np.concatenate((better, equal)))
 
 
-def _turned(key: Key) -> Key:
+def turned(key: Key) -> Key:
+    """A key that sorts the other way round."""
     return -key if key.dtype == np.float64 else np.invert(key.astype(np.int64))
 
 
-def _keys(column: Column, *, collated: bool) -> list[Key] | None:
+def column_at(batch: ColumnBatch, path: str) -> Column | None:
+    """The column of a path by which rows are sorted; None where it leads into a column."""
+    first, *rest = path.split(".")
+    if first == batch.shared.name:
+        return batch.shared_column(tuple(rest))
+    return None if rest else batch.column(first)
+
+
+def sort_keys(column: Column, *, collated: bool) -> list[Key] | None:
     """Arrays that sort, one after the other, as the values do: what is missing comes first, then what is not a number."""
     values: Key
     match column.kind:

@@ -10,7 +10,7 @@ from ...common.numbers import is_number
 from ...common.ordering import CLASS_NUMBER, order_key
 from ...common.values import MISSING, Document, is_string
 from ..accumulators.base import Accumulator
-from ..accumulators.parse import parse_accumulator
+from ..accumulators.parse import WithFields, parse_accumulator
 from ..columns.batch import ColumnBatch
 from ..columns.group import ColumnGroup, ColumnGrouping, column_group
 from ..expression.base import Expression, FieldPath
@@ -51,6 +51,16 @@ class Group(Stage):
         """The same over batches of columns, where these can do it."""
         accumulators = list(self.accumulators.values())
         return column_group(self.key, accumulators, self.collation, time_field=time_field, shared_field=shared_field)
+
+    def columns(self) -> Fields:
+        """The paths that decide, apart from whole documents of rows that were chosen by them."""
+        found = self.key.fields()
+        for accumulator in self.accumulators.values():
+            expression, fields = accumulator.expression, accumulator.fields()
+            if fields is None:
+                fields = expression.sorted_by if isinstance(expression, WithFields) else frozenset()
+            found = joined(found, fields)
+        return found
 
     def serialize(self) -> Document:
         """See `Stage.serialize`."""

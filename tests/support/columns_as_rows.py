@@ -143,8 +143,18 @@ async def stored(rows: list[Document]) -> Measurements:
     return lab
 
 
+def id_first(value: Any) -> Any:
+    """The value with each `_id` at the beginning, where the driver's encoding puts that of a whole document."""
+    if isinstance(value, list):
+        return [id_first(item) for item in value]
+    if isinstance(value, dict):
+        ordered = {"_id": value["_id"], **value} if "_id" in value else value
+        return {name: id_first(item) for name, item in ordered.items()}
+    return value
+
+
 def by_group(rows: list[Document]) -> list[bytes]:
-    return sorted(encode(row) for row in rows)
+    return sorted(encode(id_first(row)) for row in rows)
 
 
 ERROR = object()
