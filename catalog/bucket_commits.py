@@ -6,17 +6,26 @@ his measurements anew: a measurement is acknowledged after exactly one commit th
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from ..common.errors import DuplicateKey
 from ..kernels import bucket_documents, fingerprint
-from ..storage.engine import Engine, Transaction
+from ..storage.engine import Engine, Failure, Transaction
 from . import documents
 from .catalog import Catalog
 from .documents import Entries
 from .namespaces import Namespace
 from .open_buckets import OpenBucket
+
+logger = logging.getLogger(__name__)
+
+Told = Callable[[Failure], object]
+"""Hears that a commit is durable, or why it is not."""
+Written = tuple[bytes, bytes, int, int]
+"""Of a bucket: its document, the fingerprint of that, what it takes in memory, its schema version."""
 
 
 class BucketsChanged(Exception):
@@ -57,13 +66,9 @@ class BucketCommits:
         self._writing: list[OpenBucket] = []
         self._unstored: set[tuple[int, bytes]] = set()
         """Collection and id of the buckets that are staged or being written."""
-        self._waiting: list[asyncio.Future[None]] = []
-        self._running: asyncio.Task[None] | None = None
-
-    @property
-    def under_way(self) -> bool:
-        """Whether whoever commits now has to wait for a commit that has begun."""
-        return self._running is not None and not self._running.done()
+        self._waiting: list[Told] = []
+        self.under_way = False
+        """Whether whoever commits now has to wait for a commit that has begun, or is about to."""
 
     def stage(self, bucket: OpenBucket) -> None:
         """The bucket holds something that the next commit has to store."""
@@ -93,35 +98,41 @@ class BucketCommits:
             MongoError, StorageError: they were not stored, and will not be.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(done)
-        if not self.under_way:
-            self._running = asyncio.get_running_loop().create_task(self._run())
+
+        def tell(error: Failure) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        self.commit_then(tell)
         await done
 
-    async def _run(self) -> None:
-        while self._waiting:
-            buckets, waiting = list(self._staged), self._waiting
-            self._staged, self._waiting = {}, []
-            self._writing = buckets
-            for bucket in buckets:
-                bucket.staged, bucket.writing = False, True
-            try:
-                report = await self._store(buckets)
-            except BucketsChanged:
-                self._give_up(buckets, waiting, BucketsChanged())
-            except DuplicateKey as error:
-                self._give_up(buckets, waiting, BucketsChanged(error))
-            except Exception as error:
-                # Whatever it is, nobody may be left waiting for it; those who wait raise it to their clients.
-                self._give_up(buckets, waiting, error)
-            else:
-                self._written()
-                self._on_stored(report)
-                _settle(waiting, None)
+    def commit_then(self, told: Told) -> None:
+        """Have `told` called when everything staged so far is durable, or with what `commit` would raise."""
+        self._waiting.append(told)
+        if not self.under_way:
+            self.under_way = True
+            # Whoever comes in the same turn of the loop goes with it.
+            asyncio.get_running_loop().call_soon(self._begin)
 
-    async def _store(self, buckets: list[OpenBucket]) -> CommitReport:
-        # The builders belong to the event loop: the writer's thread gets bytes.
-        written = bucket_documents([bucket.builder for bucket in buckets])
+    def _begin(self) -> None:
+        """Begin the next commit, for all who wait."""
+        buckets, waiting = list(self._staged), self._waiting
+        self._staged, self._waiting = {}, []
+        self._writing = buckets
+        for bucket in buckets:
+            bucket.staged, bucket.writing = False, True
+        try:
+            # The builders belong to the event loop: the writer's thread gets bytes.
+            written = bucket_documents([bucket.builder for bucket in buckets])
+            self._store(buckets, written, waiting)
+        except Exception as error:
+            self._ended(buckets, [], waiting, None, error)
+
+    def _store(self, buckets: list[OpenBucket], written: list[Written], waiting: list[Told]) -> None:
         by_namespace: dict[Namespace, list[tuple[OpenBucket, bytes]]] = {}
         for bucket, (raw, _, _, _) in zip(buckets, written, strict=True):
             by_namespace.setdefault(bucket.namespace, []).append((bucket, raw))
@@ -133,14 +144,31 @@ class BucketCommits:
                 for known in _write(self._catalog, transaction, namespace, rows)
             ]
 
-        for bucket, entries in await self._engine.write(work):
-            bucket.entries = entries
-        report = CommitReport([], [])
-        for bucket, (_, print_of, memory_bytes, version) in zip(buckets, written, strict=True):
-            row = (bucket, memory_bytes, version)
-            (report.inserted if bucket.stored is None else report.updated).append(row)
-            bucket.stored = print_of
-        return report
+        self._engine.write_then(work, partial(self._ended, buckets, written, waiting))
+
+    def _ended(
+        self,
+        buckets: list[OpenBucket],
+        written: list[Written],
+        waiting: list[Told],
+        known: list[tuple[OpenBucket, Entries]] | None,
+        error: Failure,
+    ) -> None:
+        """A commit has ended: tell who waited for it, and begin the next where somebody waits."""
+        later: list[Told] = []
+        if error is None:
+            report = _report(buckets, written, known or [])
+            self._written()
+            self._on_stored(report)
+        else:
+            # Whatever it is, nobody may be left waiting for it; those who wait raise it to their clients.
+            later, self._waiting = self._waiting, []
+            self._give_up(buckets)
+        self.under_way = bool(self._waiting)
+        if self.under_way:
+            asyncio.get_running_loop().call_soon(self._begin)
+        _tell_all(waiting, BucketsChanged(error) if isinstance(error, DuplicateKey) else error)
+        _tell_all(later, BucketsChanged())
 
     def _written(self) -> None:
         """What was being written is stored, or given up."""
@@ -150,18 +178,15 @@ class BucketCommits:
                 self._unstored.discard((bucket.collection_id, bucket.bucket_id))
         self._writing = []
 
-    def _give_up(self, buckets: list[OpenBucket], waiting: list["asyncio.Future[None]"], error: Exception) -> None:
-        """Forget the buckets, and those that were staged meanwhile; tell everybody."""
+    def _give_up(self, buckets: list[OpenBucket]) -> None:
+        """Forget the buckets, and those that were staged meanwhile."""
         lost = [*buckets, *self._staged]
-        later, self._waiting = self._waiting, []
         for bucket in self._staged:
             bucket.staged = False
         self._staged = {}
         self._unstored.clear()
         self._written()
         self._on_lost(lost)
-        _settle(waiting, error)
-        _settle(later, BucketsChanged())
 
 
 def _write(
@@ -190,11 +215,22 @@ def _write(
     return list(zip(known, documents.rewrite_many(transaction, collection, changes), strict=True))
 
 
-def _settle(waiting: list["asyncio.Future[None]"], error: Exception | None) -> None:
-    for done in waiting:
-        if done.done():
-            continue
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
+def _report(buckets: list[OpenBucket], written: list[Written], known: list[tuple[OpenBucket, Entries]]) -> CommitReport:
+    """Remember in each bucket how it is stored now."""
+    for bucket, entries in known:
+        bucket.entries = entries
+    report = CommitReport([], [])
+    for bucket, (_, print_of, memory_bytes, version) in zip(buckets, written, strict=True):
+        row = (bucket, memory_bytes, version)
+        (report.inserted if bucket.stored is None else report.updated).append(row)
+        bucket.stored = print_of
+    return report
+
+
+def _tell_all(waiting: list[Told], error: Failure) -> None:
+    for told in waiting:
+        try:
+            told(error)
+        except Exception:
+            # Whoever else waits must hear of it all the same.
+            logger.exception("what follows a commit has failed")

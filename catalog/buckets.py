@@ -5,6 +5,7 @@ by run, and stored by `BucketCommits`. The rules by which a bucket closes are th
 decides which bucket is asked, opens, archives and reopens them, and counts.
 """
 
+import asyncio
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ from bson import Int64, ObjectId
 from ..common.errors import NamespaceNotFound
 from ..common.values import Document
 from ..kernels import BucketBuilder, BucketError, Partition, Run, append_runs
-from ..storage.engine import Engine
-from .bucket_commits import BucketCommits, BucketsChanged, CommitReport
+from ..storage.engine import Engine, Failure
+from .bucket_commits import BucketCommits, BucketsChanged, CommitReport, Told
 from .bucket_counters import CLOSED_DUE_TO, BucketCounters
 from .bucket_reopening import fetch_bucket, find_buckets, has_room, reopened, series_index
 from .catalog import Catalog
@@ -73,21 +74,23 @@ class BucketCatalog:
         self._serial = secrets.randbits(63)
         self._counters = BucketCounters()
         self._fresh: dict[int, Fresh] = {}
+        self._again: set[asyncio.Task[None]] = set()
+        """Inserts whose buckets changed and for which nobody waits: a task that nobody holds may be lost."""
         self.commits = BucketCommits(engine, catalog, self._stored, self._lost)
 
-    async def insert(self, namespace: Namespace, batch: Partition) -> None:
+    async def insert(self, namespace: Namespace, batch: Partition, *, duplicates: int = 0) -> None:
         """Place the measurements in buckets of the collection and wait until all of them are durable, together.
 
         Args:
             namespace: where the buckets are.
             batch: as `kernels.partition` makes it; what it refused is left out.
+            duplicates: how often new buckets of it have met ids that are taken.
 
         Raises:
             NamespaceNotFound: the collection has gone.
             DuplicateKey: new buckets met ids that are taken, again and again.
             MongoError, StorageError: nothing was stored.
         """
-        duplicates = 0
         while True:
             buckets = self._catalog.get(namespace)
             if buckets is None or buckets.timeseries is None:
@@ -106,6 +109,48 @@ class BucketCatalog:
                 continue
             counters["numMeasurementsCommitted"] += batch.measurements
             return
+
+    def begin(self, buckets: Collection, batch: Partition, told: Told) -> bool:
+        """The same for who does not wait: `told` hears how it ended. False, and nothing done, where more than a commit is needed.
+
+        Raises:
+            MongoError, StorageError: nothing was stored, and `told` hears nothing.
+        """
+        options = buckets.timeseries
+        if options is None or (batch.extended and not buckets.flags.get(EXTENDED_RANGE)):
+            return False
+        self._place_all(buckets, options, batch)
+        counters = self._counters.of(buckets.id)
+        counters["numWaits"] += self.commits.under_way
+
+        def ended(error: Failure) -> None:
+            if isinstance(error, BucketsChanged):
+                if error.duplicate is None or self.limits.retries_on_duplicates > 0:
+                    self._insert_again(buckets.namespace, batch, told, error)
+                    return
+                error = error.duplicate
+            if error is None:
+                counters["numMeasurementsCommitted"] += batch.measurements
+            told(error)
+
+        self.commits.commit_then(ended)
+        return True
+
+    def _insert_again(self, namespace: Namespace, batch: Partition, told: Told, changed: BucketsChanged) -> None:
+        """Place a batch anew of which nothing was stored."""
+
+        async def insert() -> None:
+            try:
+                await self.insert(namespace, batch, duplicates=int(changed.duplicate is not None))
+            except Exception as error:
+                # Whatever it is, it is told.
+                told(error)
+            else:
+                told(None)
+
+        task = asyncio.get_running_loop().create_task(insert())
+        self._again.add(task)
+        task.add_done_callback(self._again.discard)
 
     def forget(self, namespace: Namespace) -> None:
         """The collection was dropped, renamed or changed: let go of its buckets."""
@@ -225,6 +270,7 @@ class BucketCatalog:
             counters["numBucketsOpenedDueToMetadata"] += 1
         if refusal in (None, "time_forward", "time_backward"):
             bucket = self._buckets.lingering_for(placing.buckets.id, meta, time_ms)
+            bucket = bucket or self._kept(placing, meta, time_ms, refusal)
             bucket = bucket or self._fetched(placing, meta, time_ms)
             if bucket is None and refusal != "time_forward":
                 bucket = self._queried(placing, meta, time_ms)
@@ -244,6 +290,23 @@ class BucketCatalog:
         return OpenBucket(
             buckets.namespace, buckets.id, builder, meta, min_ms, options.span_ms, bucket_id, version=version
         )
+
+    def _kept(self, placing: "_Placing", meta: Meta, time_ms: int, refusal: str | None) -> OpenBucket | None:
+        """A bucket that made way lately, in the place of what would be fetched or found."""
+        buckets, limits = placing.buckets, placing.bucket_limits
+        found = self._buckets.kept_for(buckets.id, meta, time_ms)
+        if found is None:
+            return None
+        if refusal == "time_forward" and not self._buckets.is_archived(found):
+            return None
+        builder = found.builder
+        if builder.count >= limits.count_max or builder.size_bytes >= placing.limits["effective_max"]:
+            return None
+        archived = self._buckets.take_kept(found)
+        counters = self._counters.of(buckets.id)
+        counters["numBucketsFetched" if archived else "numBucketsQueried"] += 1
+        counters["numBucketsReopened"] += 1
+        return found
 
     def _fetched(self, placing: "_Placing", meta: Meta, time_ms: int) -> OpenBucket | None:
         """The archived bucket that covers the time, if it still has room."""
@@ -300,10 +363,11 @@ class BucketCatalog:
         for _ in range(limits.expired_max + 1):
             if self._buckets.memory_bytes <= limits.memory_max:
                 return
+            self._buckets.let_go_of_kept()
             oldest = self._buckets.oldest_idle()
             if oldest is not None:
                 self._counters.of(oldest.collection_id)["numBucketsArchivedDueToMemoryThreshold"] += 1
-                self._buckets.make_way(oldest, archive=True)
+                self._buckets.make_way(oldest, archive=True, keep=False)
                 continue
             collection_id = self._buckets.drop_oldest_archived()
             if collection_id is None:

@@ -3,6 +3,10 @@
 Of each series one bucket is current. One that had to make way for an earlier time is archived: only its first time and its
 id are remembered. One that made way for a later time is forgotten. Either lingers while something of it waits to be stored,
 and can become the current one again.
+
+Measurements of several clients come interleaved, so that buckets of one series take turns for a while. What made way is
+therefore kept a little longer as it was stored, so that it need not be looked for and decoded. Whether it still lies there
+like that is for its next commit to see, as of every open bucket.
 """
 
 from collections import OrderedDict
@@ -23,6 +27,8 @@ _OBJECT_ID_ELEMENT: Final = b"\x16\x00\x00\x00\x07_id\x00"
 _OPEN_OVERHEAD_BYTES: Final = 700
 """About what Python keeps of an open bucket beside its columns."""
 _ARCHIVED_BYTES: Final = 250
+_KEPT_MIN: Final = 16
+_KEPT_MAX: Final = 10_000
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +89,9 @@ class OpenBuckets:
         """Open buckets, the one that was used longest ago first."""
         self._archived: OrderedDict[tuple[int, bytes], dict[int, bytes]] = OrderedDict()
         self.archived_count = 0
+        self._kept: dict[OpenBucket, None] = {}
+        """Buckets that made way, the one that did so first in front."""
+        self._kept_of: dict[tuple[int, Meta], list[OpenBucket]] = {}
         self._open_bytes = 0
 
     @property
@@ -164,8 +173,13 @@ class OpenBuckets:
             bucket.lingering = False
             self._drop_lingering(bucket)
 
-    def make_way(self, bucket: OpenBucket, *, archive: bool) -> None:
-        """Let an open bucket linger until all of it is stored; then remember only where it is, or forget it."""
+    def make_way(self, bucket: OpenBucket, *, archive: bool, keep: bool = True) -> None:
+        """Let an open bucket linger until all of it is stored; then keep it for a while, archived or not.
+
+        Args:
+            archive: remember where it is, also when it is kept no more.
+            keep: False where its memory is wanted.
+        """
         if bucket.waits:
             memory_bytes = bucket.memory_bytes
             self.close(bucket)
@@ -176,8 +190,48 @@ class OpenBuckets:
             self._open_bytes += memory_bytes
             return
         self.close(bucket)
-        if archive and bucket.stored is not None:
+        if bucket.stored is None:
+            return
+        if archive:
             self._archive(bucket)
+        if not keep:
+            return
+        self._kept[bucket] = None
+        self._kept_of.setdefault((bucket.collection_id, bucket.meta), []).append(bucket)
+        while len(self._kept) > min(2 * len(self._used) + _KEPT_MIN, _KEPT_MAX):
+            self._let_go(next(iter(self._kept)))
+
+    def kept_for(self, collection_id: int, meta: Meta, time_ms: int) -> OpenBucket | None:
+        """A bucket that made way lately and covers the time."""
+        kept = self._kept_of.get((collection_id, meta), ())
+        return next((bucket for bucket in kept if bucket.takes(time_ms)), None)
+
+    def let_go_of_kept(self) -> None:
+        """Keep nothing more of what made way."""
+        self._kept.clear()
+        self._kept_of.clear()
+
+    def is_archived(self, bucket: OpenBucket) -> bool:
+        """Whether the bucket is one of those that are archived."""
+        by_start = self._archived.get(_archive_key(bucket.collection_id, bucket.meta), {})
+        return by_start.get(bucket.min_ms) == bucket.bucket_id
+
+    def take_kept(self, bucket: OpenBucket) -> bool:
+        """Let a kept bucket go, archived or not, because it is going to be open; returns whether it was archived."""
+        self._let_go(bucket)
+        archived = self.is_archived(bucket)
+        if archived:
+            key = _archive_key(bucket.collection_id, bucket.meta)
+            self._unarchive(key, self._archived[key], bucket.min_ms)
+        return archived
+
+    def _let_go(self, bucket: OpenBucket) -> None:
+        del self._kept[bucket]
+        key = (bucket.collection_id, bucket.meta)
+        kept = self._kept_of[key]
+        kept.remove(bucket)
+        if not kept:
+            del self._kept_of[key]
 
     def _archive(self, bucket: OpenBucket) -> None:
         by_start = self._archived.setdefault(_archive_key(bucket.collection_id, bucket.meta), {})
@@ -198,7 +252,10 @@ class OpenBuckets:
         return None if start is None else self._unarchive(key, by_start, start)
 
     def forget_archived(self, collection_id: int, bucket_ids: set[bytes] | None = None) -> None:
-        """Forget the archived buckets of a collection, or some of them."""
+        """Forget the archived buckets of a collection, or some of them, and what is kept of those that made way."""
+        for kept in [kept for kept in self._kept if kept.collection_id == collection_id]:
+            if bucket_ids is None or kept.bucket_id in bucket_ids:
+                self._let_go(kept)
         for key in [key for key in self._archived if key[0] == collection_id]:
             by_start = self._archived[key]
             for start, bucket_id in list(by_start.items()):

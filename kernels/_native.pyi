@@ -432,6 +432,7 @@ def partition(
     *,
     bytes_max: int = ...,
     stop: int = ...,
+    start: int = ...,
 ) -> Partition:
     """Take a batch of measurements apart by series, without making a Python object of a document.
 
@@ -441,6 +442,7 @@ def partition(
         meta_field: the field that names the series; None where all measurements are one series.
         bytes_max: a longer document is refused, with code 10334.
         stop: documents from this position on are left alone.
+        start: where in the buffer the first document begins.
 
     A document without `_id` gets a new ObjectId in front. Meta values are normalised: the fields of every object in
     them, also within arrays, sorted by name; they are equal where their bytes are.

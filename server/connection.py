@@ -3,6 +3,9 @@
 Bytes come in on the protocol's callbacks and are cut into messages; one task a connection takes the messages in turn,
 has them answered and writes the replies. Reading stops while messages wait, or while the server as a whole holds too
 many bytes of requests; the task waits while the client does not read its replies.
+
+Plain inserts of measurements do without the task: they are begun as they come in, several at a time, and each is answered
+when its commit has ended and those before it are answered. Whatever else came in waits until all of them are.
 """
 
 import asyncio
@@ -34,6 +37,25 @@ _WAITING_MESSAGES_MAX: Final = 16
 _LARGE_BYTES: Final = 64 * 1024
 """From here on a message needs room before it is read."""
 _WRITE_BUFFER_BYTES: Final = 1024 * 1024
+_PLAIN_INSERTS_MAX: Final = 4
+"""So many inserts of one connection are under way at a time."""
+
+
+class _PlainInsert:
+    """An insert that is under way, and the body of its reply once it has one."""
+
+    __slots__ = ("_connection", "reply", "request_id", "size")
+
+    def __init__(self, connection: "Connection", raw: bytes) -> None:
+        self._connection = connection
+        self.request_id = Header.of(raw).request_id
+        self.size = len(raw)
+        self.reply: bytes | None = None
+
+    def answered(self, reply: bytes) -> None:
+        """It has its reply."""
+        self.reply = reply
+        self._connection.send_answered()
 
 
 class Connection(asyncio.Protocol):
@@ -45,6 +67,7 @@ class Connection(asyncio.Protocol):
         self._connections = connections
         self._reader = FrameReader()
         self._waiting: deque[bytes] = deque()
+        self._plain: deque[_PlainInsert] = deque()
         self._more: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._paused = False
@@ -60,8 +83,7 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._context: Context | None = None
-        self.busy = False
-        """A request is being answered."""
+        self._answering = False
 
     # The callbacks of the socket.
 
@@ -104,7 +126,8 @@ class Connection(asyncio.Protocol):
                 self._release()
                 self._connections.patience.finished(self)
             if self._more is not None and not self._more.done():
-                self._more.set_result(None)
+                self._begin_plain_inserts()
+                self._wake()
             if (
                 len(self._waiting) > _WAITING_MESSAGES_MAX
                 or self._waiting_bytes > self._waiting_bytes_max
@@ -149,6 +172,11 @@ class Connection(asyncio.Protocol):
         """Bytes of a message that is not yet whole."""
         return self._reader.held_bytes
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self._answering or bool(self._plain)
+
     def drop(self, reason: str) -> None:
         """Cut the connection of a client that was waited for in vain."""
         self._break(BrokenStream(reason))
@@ -192,7 +220,7 @@ class Connection(asyncio.Protocol):
         client = context.client
         try:
             while (message := await self._next()) is not None:
-                self.busy = True
+                self._answering = True
                 stranger = self._guarded and client.user is None
                 if stranger or not self._spoke:
                     self._spoke = True
@@ -202,7 +230,7 @@ class Connection(asyncio.Protocol):
                         await self._connections.slow_down(client)
                     go_on = await self._process(context, message)
                 finally:
-                    self.busy = False
+                    self._answering = False
                     self._waiting_bytes -= len(message)
                     self._connections.finished(len(message))
                 if not go_on:
@@ -210,11 +238,7 @@ class Connection(asyncio.Protocol):
                 if stranger and client.user is not None:
                     self._reader.limit = MESSAGE_BYTES_MAX
                     self._connections.patience.spoke(self, stranger=False)
-                if self._paused and len(self._waiting) <= _WAITING_MESSAGES_MAX // 2 and not self._wants_room:
-                    if self._connections.in_flight_is_full():
-                        self._connections.wait_for_room(self)
-                    else:
-                        self.resume_reading()
+                self._read_on()
         except BrokenStream as error:
             self._break(error)
         except Exception as error:
@@ -230,13 +254,67 @@ class Connection(asyncio.Protocol):
             self._connections.dismiss(self, client)
 
     async def _next(self) -> bytes | None:
-        """The next message, None where no more will come."""
-        while not self._waiting:
-            if self._ended:
-                return None
+        """The next message that is no plain insert, once those before it are answered; None where no more will come."""
+        while True:
+            self._begin_plain_inserts()
+            if not self._plain:
+                if self._waiting:
+                    return self._waiting.popleft()
+                if self._ended:
+                    return None
             self._more = asyncio.get_running_loop().create_future()
             await self._more
-        return self._waiting.popleft()
+
+    def _wake(self) -> None:
+        """Let the task look again, if it waits for something that is there now."""
+        if not self._plain and (self._waiting or self._ended) and self._more is not None and not self._more.done():
+            self._more.set_result(None)
+
+    def _read_on(self) -> None:
+        """Read again, where that was stopped and few messages wait."""
+        if self._paused and len(self._waiting) <= _WAITING_MESSAGES_MAX // 2 and not self._wants_room:
+            if self._connections.in_flight_is_full():
+                self._connections.wait_for_room(self)
+            else:
+                self.resume_reading()
+
+    # Plain inserts.
+
+    def _begin_plain_inserts(self) -> None:
+        """Begin with those that are next, while nothing else is being answered."""
+        context = self._context
+        if context is None or not self._spoke or self._writable is not None or self._lost:
+            return
+        if self._guarded and context.client.user is None:
+            return
+        while self._waiting and len(self._plain) < _PLAIN_INSERTS_MAX:
+            # It may be answered before this returns, so it is in its place before it begins.
+            raw = self._waiting.popleft()
+            insert = _PlainInsert(self, raw)
+            self._plain.append(insert)
+            if not self._dispatcher.plain_inserts.begin(context, raw, insert.answered):
+                self._plain.pop()
+                self._waiting.appendleft(raw)
+                return
+            self._services.counters.requests += 1
+            self._services.counters.bytes_in += len(raw)
+
+    def send_answered(self) -> None:
+        """Send the replies that are there to those that came first, and go on."""
+        while self._plain and (reply := self._plain[0].reply) is not None:
+            insert = self._plain.popleft()
+            message = build_message(reply, request_id=next_request_id(), response_to=insert.request_id)
+            counters = self._services.counters
+            counters.bytes_out += len(message)
+            self._waiting_bytes -= insert.size
+            self._connections.finished(insert.size)
+            if not self._lost and self._transport is not None:
+                counters.physical_bytes_out += len(message)
+                self._transport.write(message)
+        if self._waiting:
+            self._begin_plain_inserts()
+        self._wake()
+        self._read_on()
 
     async def _process(self, context: Context, raw: bytes) -> bool:
         """Answer one message; False where the connection ends with it."""

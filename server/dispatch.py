@@ -36,6 +36,7 @@ from .context import Context, Request
 from .counters import NamespaceUse
 from .generic_arguments import check_read_concern, parse_generic_arguments
 from .operations import Operation
+from .plain_inserts import PlainInserts
 from .profiler import wants, write_down
 
 _NO_DATABASE_CHARACTERS: Final = frozenset('/\\. "$\0')
@@ -79,6 +80,7 @@ class Dispatcher:
     def __init__(self, first_commands: Mapping[str, Command]) -> None:
         self._commands = first_commands
         self._completed: asyncio.Future[None] | None = asyncio.get_running_loop().create_future()
+        self.plain_inserts = PlainInserts(self._failure, _account)
 
     def complete(self, commands: Mapping[str, Command]) -> None:
         """All commands are there; requests for others than the first have waited for it."""
@@ -90,7 +92,6 @@ class Dispatcher:
     async def answer(self, context: Context, message: Message, *, legacy_database: str | None = None) -> Answer:
         """The reply to a request. `legacy_database` is that of an OP_QUERY, whose body has no `$db`."""
         services = context.services
-        counters = services.counters
         operation = services.operations.begin()
         operation.client = context.client
         context.client.operation = operation
@@ -107,21 +108,17 @@ class Dispatcher:
             command = await self._command(answer.name)
             operation.kind = command.op
             operation.writes = command.writes
-            reply = await self._run(context, command, _request(message, answer, database, body, operation), answer)
+            request = _request(message, answer, database, body, operation)
+            reply = await self._run(context, command, request, answer)
             answer.body = success(reply) if isinstance(reply, dict) else reply
             if len(answer.body) > MESSAGE_BYTES_MAX - 1024:
                 raise BSONObjectTooLarge(f"the reply of {len(answer.body)} bytes exceeds what a message can hold")
-        except MongoError as error:
-            failed = error
-            answer.body = self._failure(context, answer, error)
-        except StorageError as error:
-            answer.body = self._failure(context, answer, in_wire_terms(error))
-            services.logger.error("Storage failed", component="STORAGE", command=answer.name, exc_info=error)
+            if command.name == "insert" and legacy_database is None:
+                self.plain_inserts.learn(context, command, request, message)
         except Exception as error:
-            # A fault of ours: the log has the whole of it, the client its name.
-            services.logger.error("Command failed", component="COMMAND", command=answer.name, exc_info=error)
-            counters.asserts_regular += 1
-            answer.body = self._failure(context, answer, InternalError(f"{type(error).__name__}: {error}"))
+            failed = error if isinstance(error, MongoError) else None
+            answer.body = self._failure(context, answer.name, error)
+            answer.more_to_come = False
         finally:
             context.client.operation = None
             services.operations.end(operation)
@@ -189,14 +186,23 @@ class Dispatcher:
             return {}
         return reply
 
-    def _failure(self, context: Context, answer: Answer, error: MongoError) -> bytes:
-        counters = context.services.counters
+    def _failure(self, context: Context, name: str, error: Exception) -> bytes:
+        """The reply that tells whatever became of a command."""
+        services = context.services
+        counters = services.counters
+        if isinstance(error, StorageError):
+            services.logger.error("Storage failed", component="STORAGE", command=name, exc_info=error)
+            error = in_wire_terms(error)
+        elif not isinstance(error, MongoError):
+            # A fault of ours: the log has the whole of it, the client its name.
+            services.logger.error("Command failed", component="COMMAND", command=name, exc_info=error)
+            counters.asserts_regular += 1
+            error = InternalError(f"{type(error).__name__}: {error}")
         counters.asserts_user += 1
         if isinstance(error, CommandNotFound):
             counters.commands_unknown += 1
-        elif answer.name in self._commands:
-            counters.commands_failed[self._commands[answer.name].name] += 1
-        answer.more_to_come = False
+        elif name in self._commands:
+            counters.commands_failed[self._commands[name].name] += 1
         return encode(error.reply())
 
 

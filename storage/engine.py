@@ -4,6 +4,7 @@ The contract is small enough for a distributed key-value store to stand behind i
 unsigned bytes. A table is one of `TABLES`. Nothing here has heard of documents, namespaces or clients.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -13,6 +14,11 @@ TABLES: Final = ("meta", "catalog", "records", "indexes")
 KEY_BYTES_MAX: Final = 511
 
 Result = TypeVar("Result")
+Failure = Exception | None
+"""Why a write came to nothing; None where it is durable."""
+
+_under_way: set["asyncio.Task[None]"] = set()
+"""Writes that somebody will be told of: a task that nobody holds may be lost."""
 
 
 class Snapshot(ABC):
@@ -78,6 +84,23 @@ class Engine(ABC):
         transaction. If it raises, nothing of it was written and the exception is raised here. Works queued at the same
         time share one commit.
         """
+
+    def write_then(
+        self, work: Callable[[Transaction], Result], then: Callable[[Result | None, Failure], object]
+    ) -> None:
+        """The same for who does not wait: on the event loop, `then` gets what came of it, or why nothing did."""
+
+        async def write() -> None:
+            try:
+                result = await self.write(work)
+            except Exception as error:
+                then(None, error)
+            else:
+                then(result, None)
+
+        task = asyncio.get_running_loop().create_task(write())
+        _under_way.add(task)
+        task.add_done_callback(_under_way.discard)
 
     async def write_beside(self, work: Callable[[Transaction], Result]) -> Result:
         """The same for work that can wait: it joins the commit of others, as long as there are any, and asks for none."""

@@ -10,7 +10,7 @@ from typing import Final, TypeVar, cast
 import lmdb
 
 from . import format
-from .engine import TABLES, Engine, Snapshot, Transaction
+from .engine import TABLES, Engine, Failure, Snapshot, Transaction
 from .environment import in_our_terms, lock_folder, open_environment
 from .errors import DiskFailed, StorageError, StoreFull
 from .lmdb_transactions import LmdbSnapshot, LmdbTransaction
@@ -107,6 +107,12 @@ class LmdbEngine(Engine):
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         """See `Engine.write`."""
         return cast(Result, await self.writer.write(work))
+
+    def write_then(
+        self, work: Callable[[Transaction], Result], then: Callable[[Result | None, Failure], object]
+    ) -> None:
+        """See `Engine.write_then`."""
+        self.writer.write_then(work, then)
 
     async def write_beside(self, work: Callable[[Transaction], Result]) -> Result:
         """See `Engine.write_beside`."""

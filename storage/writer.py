@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from .engine import Transaction
+from .engine import Failure, Transaction
 from .errors import StorageError
 
 GROUP_WORKS_MAX: Final = 1000
@@ -29,14 +29,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Work:
-    """A closure that waits for its turn, and whom to tell."""
+    """A closure that waits for its turn, and whom to tell: a future or a function on an event loop, or an event."""
 
     closure: Callable[[Transaction], Any]
     done: "asyncio.Future[Any] | None"
     loop: asyncio.AbstractEventLoop | None
     event: threading.Event | None = None
     result: Any = None
-    error: BaseException | None = None
+    error: Failure = None
+    then: Callable[[Any, Failure], object] | None = None
 
 
 @dataclass(slots=True)
@@ -74,16 +75,24 @@ class Writer:
 
     async def write(self, closure: Callable[[Transaction], Any]) -> Any:
         """Run the closure in the next group; returns its result once that is durable."""
-        self._check_open()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
-        self._queue.put(Work(closure, done, loop))
+        self._put(Work(closure, done, loop), loop)
+        return await done
+
+    def write_then(self, closure: Callable[[Transaction], Any], then: Callable[[Any, Failure], object]) -> None:
+        """The same for who does not wait: `then` is called on the event loop, with the result or with why there is none."""
+        loop = asyncio.get_running_loop()
+        self._put(Work(closure, None, loop, then=then), loop)
+
+    def _put(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
+        self._check_open()
+        self._queue.put(work)
         self._last_write = loop.time()
         if self._patient:
-            for work in self._patient:
-                self._queue.put(work)
+            for other in self._patient:
+                self._queue.put(other)
             self._patient.clear()
-        return await done
 
     async def write_beside(self, closure: Callable[[Transaction], Any]) -> Any:
         """The same for a closure that can wait: it goes with the next one, or by itself where none comes soon.
@@ -210,12 +219,23 @@ def _wake(works: list[Work]) -> None:
 
 def _settle(works: list[Work]) -> None:
     for work in works:
+        if work.then is not None:
+            _tell(work, work.then)
+            continue
         if work.done is None or work.done.done():
             continue
         if work.error is not None:
             work.done.set_exception(work.error)
         else:
             work.done.set_result(work.result)
+
+
+def _tell(work: Work, then: Callable[[Any, Failure], object]) -> None:
+    try:
+        then(work.result, work.error)
+    except Exception:
+        # Whoever else waits must hear of his work all the same.
+        logger.exception("what follows a write has failed")
 
 
 def run_one(work: Work, transaction: Transaction) -> bool:

@@ -2,9 +2,11 @@
 
 from typing import Any, Final, Protocol
 
+from ..catalog.bucket_commits import Told
 from ..catalog.buckets import BucketCatalog, BucketLimits
 from ..catalog.catalog import Catalog
 from ..catalog.collections import Collection
+from ..catalog.namespaces import Namespace
 from ..catalog.timeseries_options import TimeseriesOptions
 from ..common.errors import InvalidBSON, InvalidLength
 from ..common.limits import WRITE_BATCH_MAX
@@ -78,6 +80,37 @@ async def insert_measurements(
     return batch.count, batch.measurements, rows
 
 
+def begin_measurements(services: Services, namespace: Namespace, message: bytes, start: int, told: Told) -> int:
+    """Insert measurements that need nothing to be waited for but their commit.
+
+    Args:
+        namespace: of the time-series collection.
+        message: raw documents back to back, from `start` to the end.
+        told: hears of the commit what `insert_measurements` would raise.
+
+    Returns:
+        How many there are. Where this is 0 nothing was done, and `told` hears nothing: `insert_measurements` has to see to them.
+
+    Raises:
+        MongoError, StorageError: as `insert_measurements`.
+    """
+    catalog = services.catalog
+    collection = catalog.get(namespace)
+    if services.buckets is None or collection is None or collection.kind != "timeseries":
+        return 0
+    options = collection.timeseries
+    buckets = catalog.get(collection.namespace.buckets)
+    if options is None or buckets is None or doubtful_indexes(collection, buckets):
+        return 0
+    try:
+        batch = _partition(message, options, start=start)
+    except InvalidBSON:
+        return 0
+    if batch.errors or not 0 < batch.count <= WRITE_BATCH_MAX:
+        return 0
+    return batch.count if bucket_catalog(services).begin(buckets, batch, told) else 0
+
+
 async def _insert_others(
     services: Services, collection: Collection, raws: list[bytes], refused: Refusals, ordered: bool
 ) -> tuple[int, int, list[Document]]:
@@ -130,13 +163,12 @@ def _limits(services: Services) -> BucketLimits:
     )
 
 
-def _partition(raws: bytes | list[bytes], options: TimeseriesOptions, stop: int | None = None) -> Partition:
+def _partition(raws: bytes | list[bytes], options: TimeseriesOptions, **limits: int) -> Partition:
     """The runs of a batch up to a position, and what is refused of it.
 
     Raises:
         InvalidBSON: the bytes are no documents.
     """
-    limits = {} if stop is None else {"stop": stop}
     try:
         return partition(raws, options.time_field, options.meta_field, bytes_max=MEASUREMENT_BYTES_MAX, **limits)
     except ValueError as error:

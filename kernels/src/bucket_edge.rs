@@ -164,8 +164,21 @@ fn joined(documents: &[PyBackedBytes]) -> PyResult<Vec<u8>> {
     Ok(buffer)
 }
 
+/// A buffer without its first bytes.
+struct Tail {
+    bytes: PyBackedBytes,
+    start: usize,
+}
+
+impl AsRef<[u8]> for Tail {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.get(self.start..).unwrap_or_default()
+    }
+}
+
 #[pyfunction]
-#[pyo3(signature = (documents, time_field, meta_field, *, bytes_max = usize::MAX, stop = usize::MAX))]
+#[pyo3(signature = (documents, time_field, meta_field, *, bytes_max = usize::MAX, stop = usize::MAX, start = 0))]
+#[allow(clippy::too_many_arguments)]
 fn partition(
     py: Python<'_>,
     documents: Documents,
@@ -173,9 +186,10 @@ fn partition(
     meta_field: Option<&str>,
     bytes_max: usize,
     stop: usize,
+    start: usize,
 ) -> PyResult<Partition> {
     let buffer: Box<dyn AsRef<[u8]> + Send + Sync> = match documents {
-        Documents::Buffer(bytes) => Box::new(bytes),
+        Documents::Buffer(bytes) => Box::new(Tail { bytes, start }),
         Documents::List(list) => Box::new(joined(&list)?),
     };
     let (buffer, batch, fields) = py.detach(|| {

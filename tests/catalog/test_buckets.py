@@ -1,16 +1,22 @@
 """Where measurements go: one bucket for a series and a span of time, and another when it is full."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from bson import DatetimeMS
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bucketd.catalog import documents
 from bucketd.catalog.buckets import BucketLimits
 from bucketd.common.errors import NamespaceNotFound
+from bucketd.common.values import encode
+from bucketd.kernels import partition, validate_bucket
 from bucketd.storage.checked_engine import CheckedEngine
-from bucketd.storage.engine import Transaction
+from bucketd.storage.engine import Snapshot, Transaction
 from bucketd.storage.errors import StoreFull
 from support.measurements import NAMESPACE, Measurements
 from support.memory_engine import MemoryEngine
@@ -111,14 +117,7 @@ async def test_a_stored_bucket_is_found_again_after_a_restart() -> None:
 
 async def test_a_direct_write_is_noticed_and_nothing_is_lost(lab: Measurements) -> None:
     await lab.insert(at(0))
-
-    def remove(transaction: Transaction) -> None:
-        collection = lab.catalog.collection_in(transaction, NAMESPACE.buckets)
-        assert collection is not None
-        for record_key, raw in list(documents.scan(transaction, collection)):
-            documents.remove(transaction, collection, record_key, raw)
-
-    await lab.engine.write(remove)
+    await lab.engine.write(lambda transaction: remove_all(lab, transaction))
     await lab.insert(at(1))
     assert [row["_id"] for row in lab.aggregate()] == [1]
 
@@ -178,3 +177,119 @@ async def test_memory_is_bounded() -> None:
         await lab.insert(at(0, f"series {number}"))
     assert lab.counters()["numBucketsArchivedDueToMemoryThreshold"] > 0
     assert len(lab.aggregate()) == 5
+
+
+async def insert_then(lab: Measurements, *rows: dict[str, Any]) -> Exception | None:
+    """What `BucketCatalog.begin` tells of these measurements."""
+    told: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+    batch = partition([encode(row) for row in rows], "t", "m")
+    assert lab.buckets.begin(lab.collection(NAMESPACE.buckets), batch, told.set_result)
+    return await told
+
+
+async def test_who_does_not_wait_is_told(lab: Measurements) -> None:
+    assert await insert_then(lab, at(0), at(1)) is None
+    assert counts(lab) == [2]
+    assert lab.counters()["numMeasurementsCommitted"] == 2
+    old = partition([encode({"t": DatetimeMS(-1)})], "t", "m")
+    assert not lab.buckets.begin(lab.collection(NAMESPACE.buckets), old, lambda _: pytest.fail("nothing was begun"))
+    assert counts(lab) == [2]
+
+
+async def test_a_direct_write_is_noticed_where_nobody_waits(lab: Measurements) -> None:
+    await lab.insert(at(0))
+    await lab.engine.write(lambda transaction: remove_all(lab, transaction))
+    assert await insert_then(lab, at(1)) is None
+    assert [row["_id"] for row in lab.aggregate()] == [1]
+    await lab.catalog.drop(NAMESPACE, NAMESPACE.buckets)
+    await lab.create()
+    # The catalog was not told: what it has open is of a collection that is no more.
+    assert await insert_then(lab, at(2)) is None
+    assert [row["_id"] for row in lab.aggregate()] == [2]
+
+
+def remove_all(lab: Measurements, transaction: Transaction) -> None:
+    collection = lab.catalog.collection_in(transaction, NAMESPACE.buckets)
+    assert collection is not None
+    for record_key, raw in list(documents.scan(transaction, collection)):
+        documents.remove(transaction, collection, record_key, raw)
+
+
+class CountingEngine(MemoryEngine):
+    """Counts how often somebody looks at the store."""
+
+    snapshots = 0
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        self.snapshots += 1
+        with super().snapshot() as snapshot:
+            yield snapshot
+
+
+async def test_buckets_that_take_turns_are_not_read_again() -> None:
+    engine = CountingEngine()
+    lab = Measurements(engine)
+    await lab.create()
+    await lab.insert(at(0))
+    await lab.insert(at(60))
+    looked = engine.snapshots
+    for number in range(1, 6):
+        await lab.insert(at(number))
+        await lab.insert(at(60 + number))
+    assert engine.snapshots == looked
+    assert counts(lab) == [6, 6]
+    counters = lab.counters()
+    assert counters["numBucketsReopened"] == 10
+    # The later bucket is archived each time, the earlier one is not.
+    assert (counters["numBucketsFetched"], counters["numBucketsQueried"]) == (5, 5)
+    assert counters["numBucketsArchivedDueToTimeBackward"] == 5
+    assert len(lab.aggregate()) == 12
+
+
+async def test_a_bucket_that_made_way_and_was_written_to_is_read_again(lab: Measurements) -> None:
+    await lab.insert(at(0))
+    await lab.insert(at(60))
+    await lab.engine.write(lambda transaction: remove_all(lab, transaction))
+    await lab.insert(at(1))
+    await lab.insert(at(61))
+    assert [row["_id"] for row in lab.aggregate()] == [1, 61]
+
+
+async def test_what_made_way_for_want_of_memory_is_let_go() -> None:
+    engine = CountingEngine()
+    lab = Measurements(engine, BucketLimits(memory_max=1))
+    await lab.create()
+    await lab.insert(at(0))
+    await lab.insert(at(60))
+    looked = engine.snapshots
+    await lab.insert(at(1))
+    assert engine.snapshots > looked
+    assert counts(lab) == [2, 1]
+
+
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.integers(0, 2), st.integers(0, 59), st.sampled_from("ab"), st.sampled_from(["", "", "", "remove"])
+        ),
+        max_size=30,
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_whatever_the_order_everything_is_there(steps: list[tuple[int, int, str, str]]) -> None:
+    async def run() -> None:
+        lab = Measurements(MemoryEngine(), BucketLimits(count_max=4))
+        await lab.create()
+        expected: list[int] = []
+        for number, (hour, minute, meta, also) in enumerate(steps):
+            if also:
+                await lab.engine.write(lambda transaction: remove_all(lab, transaction))
+                expected.clear()
+            await lab.insert({**at(60 * hour + minute, meta), "_id": number})
+            expected.append(number)
+        assert sorted(row["_id"] for row in lab.aggregate()) == expected
+        for bucket in lab.stored():
+            assert validate_bucket(encode(bucket), "t", "m", 3_600_000, 60_000) == []
+
+    asyncio.run(run())

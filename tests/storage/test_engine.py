@@ -195,3 +195,38 @@ async def test_lmdb_does_what_dictionaries_do(
             assert scanned[0] == scanned[1]
     finally:
         real.close()
+
+
+async def test_who_does_not_wait_is_told(engine: Engine) -> None:
+    told: list[object] = []
+    done = asyncio.get_running_loop().create_future()
+
+    def fails(transaction: Transaction) -> None:
+        transaction.put("records", b"gone", b"")
+        raise KeyError("why")
+
+    def count(transaction: Transaction) -> int:
+        transaction.put("records", b"here", b"")
+        return 5
+
+    engine.write_then(fails, lambda result, error: told.append((result, type(error))))
+    engine.write_then(count, lambda result, error: told.append((result, error)))
+    engine.write_then(count, lambda result, error: done.set_result(None))
+    await done
+    assert told == [(None, KeyError), (5, None)]
+    assert list(everything(engine)) == [b"here"]
+
+
+async def test_whoever_is_told_badly_keeps_it_from_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    engine = LmdbEngine(tmp_path, map_bytes=1 << 28, sync=False)
+    done = asyncio.get_running_loop().create_future()
+
+    def fail(result: object, error: object) -> None:
+        raise RuntimeError("not our fault")
+
+    engine.write_then(put("records", b"a"), fail)
+    engine.write_then(put("records", b"b"), lambda result, error: done.set_result(None))
+    await done
+    assert "what follows a write has failed" in caplog.text
+    assert list(everything(engine)) == [b"a", b"b"]
+    engine.close()
