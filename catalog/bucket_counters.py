@@ -21,7 +21,7 @@ COUNTERS: Final = (
     "numBucketsArchivedDueToTimeBackward", "numBucketsReopened", "numBucketsKeptOpenDueToLargeMeasurements",
     "numBucketsClosedDueToCachePressure", "numBucketsFrozen", "numCompressedBucketsConvertedToUnsorted",
     "numBucketsFetched", "numBucketsQueried", "numBucketFetchesFailed", "numBucketQueriesFailed",
-    "numBucketReopeningsFailed", "numDuplicateBucketsReopened",
+    "numBucketReopeningsFailed", "numDuplicateBucketsReopened", "numBucketsMerged",
 )  # fmt: skip
 
 

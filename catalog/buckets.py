@@ -174,6 +174,10 @@ class BucketCatalog:
         """The buckets of a collection that were stored for the first time since this was last asked."""
         return self._fresh.pop(collection.id, None)
 
+    def note_merged(self, collection: Collection, count: int) -> None:
+        """So many buckets of a collection have become part of others."""
+        self._counters.of(collection.id)["numBucketsMerged"] += count
+
     def statistics(self, collection: Collection) -> Document:
         """The counters of a collection, as `collStats` shows them."""
         return self._counters.shown(collection.id)

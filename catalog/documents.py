@@ -279,6 +279,8 @@ def scan(
             start = max(start, prefix + after_key + b"\0")
     if start >= stop:
         return
+    if snapshot.reads is not None:
+        snapshot.reads.add(prefix)
     if collection.packed:
         yield from packs.scan(snapshot, prefix, start, stop, reverse=reverse)
         return
@@ -330,6 +332,8 @@ def entry_scan(
             start = max(start, prefix + after_key + b"\0")
     if start >= stop:
         return
+    if snapshot.reads is not None:
+        snapshot.reads.add(prefix)
     skip = len(prefix)
     for key, value in snapshot.scan("indexes", start, stop, reverse=reverse):
         yield key[skip:], value

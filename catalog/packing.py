@@ -18,6 +18,7 @@ from ..storage.keys import after, number_key
 from . import packs
 from .catalog import Catalog
 from .collections import Collection
+from .merging import Merger
 from .packs import Members
 
 PASS_MS: Final = 5000
@@ -88,13 +89,16 @@ class Packer:
         buckets: Callable[[], Active | None],
         logger: Any,
         enabled: Callable[[], bool],
+        merger: Merger | None = None,
     ) -> None:
         """Make one that does nothing yet.
 
         Args:
             buckets: the bucket catalog, once there is one.
             enabled: whether passes are wanted.
+            merger: merges what can be merged before it is packed.
         """
+        self._merger = merger
         self._enabled = enabled
         self._engine = engine
         self._catalog = catalog
@@ -155,9 +159,12 @@ class Packer:
         async with self._one_at_a_time:
             loose = self._loose.setdefault(collection.id, _Loose())
             noted = loose.low
-            resume: bytes | None = b"" if everything else noted
+            low = b"" if everything else noted
+            resume: bytes | None = low
             skipped: bytes | None = None
             packed = 0
+            if self._merger is not None:
+                loose.count = max(loose.count - await self._merger.merge(collection, low), 0)
             while resume is not None:
                 step = await asyncio.to_thread(self._read, collection, resume, active, everything)
                 if step.made:

@@ -816,6 +816,37 @@ def keep_rows(
     None where no row is left. Raises BucketError as `unpack_rows`.
     """
 
+def merge_buckets(
+    buckets: list[bytes],
+    time_field: str,
+    meta_field: str | None,
+    *,
+    rounding_ms: int,
+    version: int,
+    span_ms: int,
+    max_count: int,
+    effective_max: int,
+    absolute_max: int,
+    min_count: int,
+    large_threshold: int = 512,
+    collate: Callable[[str], bytes] | None = None,
+) -> bytes | None:
+    """One bucket in the place of several of one series, under the id of the first, whose times begin before those of the others.
+
+    Their measurements are appended as `BucketBuilder.append_run` does it. None where it would not have taken one of them,
+    where a bucket is closed or its meta another one, and where the result would not be a valid bucket or hold anything else
+    than they do.
+
+    Args:
+        rounding_ms: as `validate_bucket`.
+        version: as `BucketBuilder`.
+
+    Raises:
+        BucketError: a bucket is not well formed.
+
+    Lets other threads run.
+    """
+
 def validate_bucket(
     bucket: bytes,
     time_field: str,

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 from ..common.limits import BATCH_BYTES_MAX
 from ..kernels import RowArray, RowBlock
 from ..storage.engine import Engine, Snapshot
+from ..storage.readers import Reader
 from .plan.batches import Batch
 from .plan.nodes import PlanNode, Run
 
@@ -54,6 +55,7 @@ class Execution:
         self._at = 0
         self._stop = 0
         self._ended = False
+        self._reader: Reader | None = None
         self._turn_began = time.monotonic()
 
     @property
@@ -111,7 +113,7 @@ class Execution:
 
     def close(self) -> None:
         """Let go of whatever the plan holds."""
-        self._ended = True
+        self._end()
         self._batch = None
         self._left = []
         self._at = self._stop = 0
@@ -119,18 +121,32 @@ class Execution:
         if batches is not None:
             batches.close()  # type: ignore[attr-defined]
 
+    def _end(self) -> None:
+        """Nothing more is read."""
+        self._ended = True
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            self._engine.readers.leave(reader)
+
     async def _refill(self, watch: Watch | None) -> None:
         """Step the plan until it has rows or ends, giving others their turn every few milliseconds."""
         if time.monotonic() - self._turn_began >= SLICE_SECONDS:
             # Rows that come without end are no reason to let nobody else run.
             await self._give_way()
+        readers = self._engine.readers
+        reader = self._reader
+        if reader is None:
+            reader = self._reader = readers.enter()
         while True:
+            if readers.shut:
+                await readers.opened()
             if watch is not None:
                 watch.check()
             if self._guard is not None:
                 self._guard()
             until = time.monotonic() + SLICE_SECONDS
             with self._engine.snapshot() as snapshot:
+                snapshot.reads = reader.reads
                 self._run.snapshot = snapshot
                 try:
                     found = self._slice(until)
@@ -154,7 +170,7 @@ class Execution:
             try:
                 batch = next(self._batches)
             except StopIteration:
-                self._ended = True
+                self._end()
                 self._batch = None
                 return True
             if batch is not None and len(batch):

@@ -162,6 +162,7 @@ _ROWS: Final = (
     Parameter("timeseriesIdleBucketExpiryMemoryUsageThreshold", "long", 0),
     Parameter("timeseriesInsertMaxRetriesOnDuplicates", "int", 5, low=0),
     Parameter("timeseriesLargeMeasurementThreshold", "int", 512, low=0),
+    Parameter("timeseriesMergeBuckets", "bool", True),
     Parameter("timeseriesPackBuckets", "bool", True),
     Parameter("tlsMode", "string", "disabled", **_RUNTIME),
     Parameter("transactionLifetimeLimitSeconds", "int", 60, low=1),

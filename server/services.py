@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..catalog.catalog import Catalog
+from ..catalog.merging import Merger
 from ..catalog.packing import Packer
 from ..common.clock import Clock, SystemClock, TestClock
 from ..common.collation import Collation
@@ -113,6 +114,12 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
         await open_system_collections(services)
         open_monitor(services)
         stack.push_async_callback(services.ttl.stop)
+        merger = Merger(
+            services.engine,
+            services.catalog,
+            lambda: services.buckets,
+            lambda: bool(parameters["timeseriesMergeBuckets"]),
+        )
         packer = Packer(
             services.engine,
             services.catalog,
@@ -120,6 +127,7 @@ async def open_services(config: Config, *, clock: Clock | None = None) -> AsyncI
             lambda: services.buckets,
             logger,
             lambda: bool(parameters["timeseriesPackBuckets"]),
+            merger,
         )
         services.extra["packer"] = packer
         packer.start()

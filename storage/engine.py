@@ -8,7 +8,10 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import Final, TypeVar
+
+from .readers import Readers
 
 TABLES: Final = ("meta", "catalog", "records", "indexes")
 KEY_BYTES_MAX: Final = 511
@@ -23,6 +26,9 @@ _under_way: set["asyncio.Task[None]"] = set()
 
 class Snapshot(ABC):
     """The store as it stood at one moment. Used by one thread; not after its block was left."""
+
+    reads: set[bytes] | None = None
+    """Takes down what is scanned, by the first eight bytes of its keys, where the slice is one of several of a reader."""
 
     @abstractmethod
     def get(self, table: str, key: bytes) -> bytes | None:
@@ -71,6 +77,11 @@ class Transaction(Snapshot):
 
 class Engine(ABC):
     """Ordered bytes that survive a crash. Raises StorageError and nothing else."""
+
+    @cached_property
+    def readers(self) -> Readers:
+        """Who reads it slice by slice."""
+        return Readers()
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[Snapshot]:

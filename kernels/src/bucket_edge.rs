@@ -4,6 +4,7 @@ use crate::bucket::{Bucket, Limits, Refusal};
 use crate::bucket_check;
 use crate::keystring::{self, Collate};
 use crate::lot::Lot;
+use crate::merging::{merge, Form};
 use crate::partition::{partition as take_apart, Batch, Measurement, Reading, Series};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
@@ -480,6 +481,50 @@ fn keep_rows<'py>(
 }
 
 #[pyfunction]
+#[pyo3(signature = (
+    buckets, time_field, meta_field, *, rounding_ms, version, span_ms, max_count, effective_max, absolute_max, min_count,
+    large_threshold = 512, collate = None
+))]
+#[allow(clippy::too_many_arguments)]
+fn merge_buckets<'py>(
+    py: Python<'py>,
+    buckets: Vec<Bound<'py, PyBytes>>,
+    time_field: &str,
+    meta_field: Option<&str>,
+    rounding_ms: i64,
+    version: i32,
+    span_ms: i64,
+    max_count: usize,
+    effective_max: usize,
+    absolute_max: usize,
+    min_count: usize,
+    large_threshold: usize,
+    collate: Option<Py<PyAny>>,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let limits = Limits {
+        span_ms,
+        max_count,
+        effective_max,
+        absolute_max,
+        min_count,
+        large_threshold,
+    };
+    let raws: Vec<&[u8]> = buckets.iter().map(|bucket| bucket.as_bytes()).collect();
+    let merged = collated(py, collate.as_ref(), |collate| {
+        let form = Form {
+            time_field: time_field.as_bytes(),
+            meta_field: meta_field.map(str::as_bytes),
+            rounding_ms,
+            version,
+            limits,
+            collate,
+        };
+        merge(&raws, &form)
+    })?;
+    Ok(merged.map(|merged| PyBytes::new(py, &merged)))
+}
+
+#[pyfunction]
 #[pyo3(signature = (bucket, time_field, meta_field, span_ms, rounding_ms, collate = None))]
 #[allow(clippy::too_many_arguments)]
 fn validate_bucket(
@@ -515,5 +560,6 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(bucket_documents, module)?)?;
     module.add_function(wrap_pyfunction!(fingerprint, module)?)?;
     module.add_function(wrap_pyfunction!(keep_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(merge_buckets, module)?)?;
     module.add_function(wrap_pyfunction!(validate_bucket, module)?)
 }

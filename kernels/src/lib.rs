@@ -29,6 +29,7 @@ mod index_keys;
 mod key_values;
 mod keystring;
 mod lot;
+mod merging;
 mod narrow;
 mod object_id;
 mod partition;

@@ -4,6 +4,8 @@ import asyncio
 from itertools import islice
 from typing import Final
 
+from bson import Int64
+
 from ...catalog import packs
 from ...catalog.catalog import Catalog
 from ...common.errors import InvalidOptions, NamespaceNotFound
@@ -45,16 +47,19 @@ class BucketHealthReport(Command):
         health = BucketHealth(collection.timeseries, int(services.parameters["timeseriesBucketMaxCount"]))
         prefix = number_key(buckets.id)
         position = prefix
-        while True:
-            with engine.snapshot() as snapshot:
-                records = list(islice(packs.records(snapshot, prefix, position), _SLICE_RECORDS))
-            for key, value in records:
-                packed = packs.is_pack(value)
-                raws = [raw for _, raw in packs.members(key, value)] if packed else [value]
-                health.see(raws, packs.stored_size(len(value)), packed=packed)
-            if len(records) < _SLICE_RECORDS:
-                return {"ns": str(namespace), **health.report()}
-            position = records[-1][0] + b"\0"
-            # Others get their turn between two slices.
-            await asyncio.sleep(0)
-            request.operation.check()
+        async with engine.readers.reading(prefix):
+            while True:
+                with engine.snapshot() as snapshot:
+                    records = list(islice(packs.records(snapshot, prefix, position), _SLICE_RECORDS))
+                for key, value in records:
+                    packed = packs.is_pack(value)
+                    raws = [raw for _, raw in packs.members(key, value)] if packed else [value]
+                    health.see(raws, packs.stored_size(len(value)), packed=packed)
+                if len(records) < _SLICE_RECORDS:
+                    break
+                position = records[-1][0] + b"\0"
+                # Others get their turn between two slices.
+                await asyncio.sleep(0)
+                request.operation.check()
+        counted = {} if services.buckets is None else services.buckets.statistics(buckets)
+        return {"ns": str(namespace), **health.report(), "mergedBuckets": counted.get("numBucketsMerged", Int64(0))}

@@ -18,6 +18,7 @@ from ...query.execute import Execution
 from ...query.plan.planner import Wanted
 from ...query.sort import parse_sort
 from ...storage.engine import Engine, Snapshot
+from ...storage.keys import number_key
 from ..context import Context, Request, Services
 from .arguments import Fields, collection_namespace
 from .base import Command
@@ -76,17 +77,18 @@ async def _sum(engine: Engine, collection: Collection, request: Request) -> str:
     by_id = not collection.clustered and not collection.capped and bool(collection.indexes)
     total = hashlib.md5(usedforsecurity=False)
     position: bytes | None = None
-    while True:
-        with engine.snapshot() as snapshot:
-            rows = _by_id(snapshot, collection, position) if by_id else _stored(snapshot, collection, position)
-        for _, raw in rows:
-            total.update(raw)
-        if len(rows) < _SLICE_DOCUMENTS:
-            return total.hexdigest()
-        position = rows[-1][0]
-        # Others get their turn between two slices.
-        await asyncio.sleep(0)
-        request.operation.check()
+    async with engine.readers.reading(number_key(collection.id)):
+        while True:
+            with engine.snapshot() as snapshot:
+                rows = _by_id(snapshot, collection, position) if by_id else _stored(snapshot, collection, position)
+            for _, raw in rows:
+                total.update(raw)
+            if len(rows) < _SLICE_DOCUMENTS:
+                return total.hexdigest()
+            position = rows[-1][0]
+            # Others get their turn between two slices.
+            await asyncio.sleep(0)
+            request.operation.check()
 
 
 def _stored(snapshot: Snapshot, collection: Collection, position: bytes | None) -> list[tuple[bytes, bytes]]:

@@ -16,6 +16,7 @@ from ...common.errors import (
 )
 from ...common.values import Document
 from ...storage.engine import Engine
+from ...storage.keys import number_key
 from ..context import Context, Request, Services
 from ..repairs import rebuild_indexes, repair_collection
 from .arguments import Fields
@@ -127,16 +128,17 @@ async def _look(services: Services, request: Request, collection: Collection) ->
     catalog: Catalog = services.catalog
     check = CollectionCheck(collection)
     more = True
-    while more:
-        current = catalog.get(collection.namespace)
-        if current is None or current.id != collection.id:
-            raise NamespaceNotFound(f"Collection '{collection.namespace}' was dropped while it was validated.")
-        if current.indexes != check.collection.indexes:
-            check = CollectionCheck(current)
-        with engine.snapshot() as snapshot:
-            more = check.step(snapshot)
-        await asyncio.sleep(0)
-        request.operation.check()
+    async with engine.readers.reading(number_key(collection.id)):
+        while more:
+            current = catalog.get(collection.namespace)
+            if current is None or current.id != collection.id:
+                raise NamespaceNotFound(f"Collection '{collection.namespace}' was dropped while it was validated.")
+            if current.indexes != check.collection.indexes:
+                check = CollectionCheck(current)
+            with engine.snapshot() as snapshot:
+                more = check.step(snapshot)
+            await asyncio.sleep(0)
+            request.operation.check()
     return check
 
 

@@ -132,6 +132,7 @@ OF_BUCKETS: list[Target] = [
     lambda raw: kernels.unpack_rows(raw, "t", "m"),
     lambda raw: kernels.unpack_many([raw, raw], "t", "m", ["t", "v"]).raws(),
     lambda raw: kernels.unpack_rows(raw, "t", "m", None, ["v"]),
+    lambda raw: kernels.merge_buckets([raw, raw], "t", "m", rounding_ms=60_000, version=2, **RUN),
     _unpack_columns,
     lambda raw: kernels.bucket_summary(raw, "t"),
     lambda raw: kernels.validate_bucket(raw, "t", "m", 3_600_000, 60_000),

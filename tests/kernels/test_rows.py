@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketd.common.values import encode
-from bucketd.kernels import BucketBuilder, RowArray, RowBlock, partition, unpack_many
+from bucketd.kernels import (
+    BucketBuilder,
+    RowArray,
+    RowBlock,
+    merge_buckets,
+    partition,
+    unpack_many,
+    validate_bucket,
+)
 from support.bson_values import values
 
 _LIMITS = {"span_ms": 10**9, "max_count": 1000, "effective_max": 10**6, "absolute_max": 10**6, "min_count": 1}
@@ -114,6 +122,26 @@ def test_rows_of_any_kind_become_one_array(
     array = encode({str(at): bson.decode(raw, _OPTIONS) for at, raw in enumerate(taken)})
     assert rows.elements_bytes == len(array) - 5
     assert bytes(rows.write(b"before", b"after")) == b"before" + array[4:-1] + b"after"
+
+
+@given(batches=batches, max_count=st.integers(1, 40))
+def test_merged_buckets_hold_the_measurements_of_all_or_there_is_none(
+    batches: list[tuple[list[dict[str, Any]], int]], max_count: int
+) -> None:
+    buckets = [stored(documents, version)[0] for documents, version in batches]
+    expected = [raw for bucket in buckets for raw in unpack_many([bucket], "t", "m").raws()]
+    limits = {**_LIMITS, "max_count": max_count}
+    merged = merge_buckets(buckets, "t", "m", rounding_ms=60_000, version=2, **limits)
+    # An insert of all of them, one after the other, into one bucket takes all, or it does not.
+    runs = partition(expected, "t", "m").runs if expected else []
+    builder = BucketBuilder("t", runs[0].meta, bytes(12), 0) if runs else None
+    fits = builder is not None and builder.append_run(runs[0], 0, **limits)[1] is None
+    assert (merged is not None) == fits
+    if merged is not None:
+        assert sorted(map(by_name, unpack_many([merged], "t", "m").raws())) == sorted(map(by_name, expected))
+        assert validate_bucket(merged, "t", "m", _LIMITS["span_ms"], 60_000) == []
+        assert bson.decode(merged)["_id"] == ObjectId(bytes(12))
+        assert bson.decode(merged)["control"]["version"] == 2
 
 
 @pytest.mark.parametrize("count", [0, 1, 10, 11, 1000, 1001, 20_000])

@@ -15,9 +15,10 @@ from bucketd.query.execute import run_all
 from bucketd.query.match.logical import And
 from bucketd.query.pipeline.base import PipelineContext
 from bucketd.query.pipeline.parse import Pipeline, parse_pipeline
+from bucketd.query.plan.nodes import PlanNode
 from bucketd.query.plan.planner import Wanted, plan_find
 from bucketd.query.plan.scans import Eof
-from bucketd.storage.engine import Engine
+from bucketd.storage.engine import Engine, Snapshot
 from bucketd.timeseries.view import bucket_pipeline, on_buckets
 
 NAMESPACE = Namespace("lab", "readings")
@@ -61,23 +62,25 @@ class Measurements:
             return [decode(raw) for _, raw in documents.scan(snapshot, prefix)]
 
     def aggregate(self, *stages: Document) -> list[Document]:
+        with self.engine.snapshot() as snapshot:
+            rows = run_all(self.plan(snapshot, *stages), snapshot)
+            return [document for batch in rows for document in batch.documents()]
+
+    def plan(self, snapshot: Snapshot, *stages: Document) -> PlanNode:
+        """The plan of a pipeline on the measurements."""
         context = PipelineContext(namespace=NAMESPACE)
         pipeline = parse_pipeline(list(stages), context).optimized()
         view, buckets = self.collection(NAMESPACE), self.collection(NAMESPACE.buckets)
-        with self.engine.snapshot() as snapshot:
-            on_them = on_buckets(buckets, bucket_pipeline(view, buckets, pipeline), context)
-            if on_them.stages[0].name == "$cursor":
-                source, rest = on_them.stages[0].node(Eof()), Pipeline(on_them.stages[1:])
-            else:
-                leading, rest = on_them.split_leading()
-                wanted = Wanted(
-                    matcher=And([match.matcher for match in leading.filters]).simplified(),
-                    sort=None if leading.sort is None else leading.sort.pattern,
-                    limit=leading.limit or 0,
-                )
-                source = plan_find(buckets, wanted, snapshot).root
-            rows = run_all(rest.node(source), snapshot)
-            return [document for batch in rows for document in batch.documents()]
+        on_them = on_buckets(buckets, bucket_pipeline(view, buckets, pipeline), context)
+        if on_them.stages[0].name == "$cursor":
+            return Pipeline(on_them.stages[1:]).node(on_them.stages[0].node(Eof()))
+        leading, rest = on_them.split_leading()
+        wanted = Wanted(
+            matcher=And([match.matcher for match in leading.filters]).simplified(),
+            sort=None if leading.sort is None else leading.sort.pattern,
+            limit=leading.limit or 0,
+        )
+        return rest.node(plan_find(buckets, wanted, snapshot).root)
 
     def counters(self) -> Document:
         return self.buckets.statistics(self.collection(NAMESPACE.buckets))
