@@ -773,6 +773,102 @@ class GroupExtremes:
     def results(self, start: int, stop: int) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64]]:
         """Of each slot the type byte (0 where it has no value), and the value where it is whole or a double."""
 
+def window_sums(
+    values: NDArray[np.float64], present: NDArray[np.bool_] | None, lows: NDArray[np.int64], highs: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]] | None:
+    """The sums of windows (rows from `lows[i]` up to and without `highs[i]`), each exact and rounded once, and how many
+    values are in each; None where a value is no finite number or so large that sums might leave the doubles.
+
+    All functions of windows let other threads run, and raise a ValueError for a window outside of the rows.
+    """
+
+def window_whole_sums(
+    values: NDArray[np.int64], present: NDArray[np.bool_] | None, lows: NDArray[np.int64], highs: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """The same of whole numbers; None where a sum leaves 64 bits."""
+
+def window_extremes(
+    values: NDArray[np.float64],
+    present: NDArray[np.bool_] | None,
+    lows: NDArray[np.int64],
+    highs: NDArray[np.int64],
+    greatest: bool,
+) -> NDArray[np.int64]:
+    """The row of the least or greatest value of each window, of equal ones the first; -1 where it has none."""
+
+def window_whole_extremes(
+    values: NDArray[np.int64],
+    present: NDArray[np.bool_] | None,
+    lows: NDArray[np.int64],
+    highs: NDArray[np.int64],
+    greatest: bool,
+) -> NDArray[np.int64]:
+    """The same of whole numbers."""
+
+def window_deviations(
+    values: NDArray[np.float64],
+    present: NDArray[np.bool_] | None,
+    lows: NDArray[np.int64],
+    highs: NDArray[np.int64],
+    sample: bool,
+    growing: bool,
+) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+    """Standard deviations by Welford's recurrence from the beginning of each window, with their types: 0 for null, 16 for the
+    whole number 0, which a window of one value has, 1 for doubles.
+
+    Args:
+        growing: windows that begin with the same row go on from each other; null only where there are too few values.
+    """
+
+def window_covariances(
+    lefts: NDArray[np.float64],
+    rights: NDArray[np.float64],
+    present: NDArray[np.bool_] | None,
+    lows: NDArray[np.int64],
+    highs: NDArray[np.int64],
+    sample: bool,
+) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+    """Covariances of pairs that come in and go out one by one, with their types: 0 for null, 1."""
+
+def moving_average(
+    values: NDArray[np.float64], present: NDArray[np.bool_] | None, starts: NDArray[np.int64], weight: float
+) -> NDArray[np.float64]:
+    """Exponential moving averages of partitions that begin at `starts`; undefined where there is no value."""
+
+def window_places(
+    keys: NDArray[np.int64], wanted: NDArray[np.int64], starts: NDArray[np.int64], through: bool
+) -> NDArray[np.int64]:
+    """For each row the first row of its partition whose key is not less than what is wanted (greater, if `through`).
+
+    Raises:
+        ValueError: partitions that begin at `starts` do not fit the rows.
+    """
+
+def window_double_places(
+    keys: NDArray[np.float64], wanted: NDArray[np.float64], starts: NDArray[np.int64], through: bool
+) -> NDArray[np.int64]:
+    """The same of doubles, none of which is NaN."""
+
+def arrange_rows(
+    blocks: Sequence[RowBlock],
+    positions: NDArray[np.int64],
+    fields: Sequence[tuple[str, NDArray[np.uint8], NDArray[np.int64], Sequence[str] | None]] = ...,
+) -> RowBlock:
+    """Rows of some blocks, numbered through, at these positions, with further fields in the places of those of their names,
+    or at the end.
+
+    Args:
+        fields: each a name, and for each row a type byte (double, string, bool, date, int32, int64; null for any other)
+            and the bits of the value, which of strings are places in the last item.
+
+    Raises:
+        IndexError: there is no such row.
+        ValueError: a field of another number of rows.
+        BucketError: the rows take too much memory.
+
+    Lets other threads run.
+    """
+
 def bucket_summary(bucket: bytes, time_field: str) -> tuple[int, int, bool, int, int]:
     """Count, version, closed, and control.min and control.max of the time (milliseconds) of a bucket.
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..common.values import MISSING, BsonType, decode
 from ..kernels import BucketColumns, RowBlock, unpack_columns, unpack_columns_beside
-from ..query.columns.batch import ABSENT, Column, ColumnBatch, Shared
+from ..query.columns.batch import MIXED, Column, ColumnBatch, Shared
 
 _THREADS: Final = min(os.cpu_count() or 1, 4)
 _BUCKETS_A_THREAD: Final = 32
@@ -76,13 +76,14 @@ class _Buckets:
         self._known = frozenset(unpacked.fields)
 
     def column(self, name: str) -> Column:
-        """The values of a field; what was not unpacked has none, but for the time."""
+        """The values of a field; what was not unpacked is not told by columns, but for the time."""
         unpacked = self._unpacked
         if name == self._time_field and name not in self._known:
             # Often what buckets say of their times is enough.
             unpacked = unpack_columns(self._buckets, self._time_field, [name])
         elif name not in self._known:
-            return Column(ABSENT, np.zeros(len(unpacked), dtype=np.int64))
+            # Nobody asked for it: rows have to tell.
+            return Column(MIXED, np.zeros(len(unpacked), dtype=np.int64))
         kind, values, present = unpacked.column(name)
         return Column(kind, values, present, unpacked.strings(name) if kind == BsonType.STRING else None)
 

@@ -8,17 +8,19 @@ changes what a pipeline returns.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ..catalog.collections import Collection
 from ..common.collation import Collation
 from ..query.match.base import AlwaysTrue, MatchNode
 from ..query.match.comparison import Comparison
 from ..query.match.logical import And, Or
-from ..query.pipeline.base import PipelineContext, Stage
+from ..query.pipeline.base import Fields, PipelineContext, Stage, joined
 from ..query.pipeline.group import Count, Group, SortByCount
 from ..query.pipeline.order import Limit, Skip, Sort
 from ..query.pipeline.parse import Pipeline
 from ..query.pipeline.reshape import Match
+from ..query.pipeline.windows import SetWindowFields
 from ..query.sort import parse_sort
 from .bounded_sort import BoundedSort
 from .counts import counted_stages
@@ -84,28 +86,44 @@ def rewritten(stages: Sequence[Stage], source: Source, context: PipelineContext)
         unpack = unpack.changed(limit=limit)
     elif behind and _wants_columns(unpack.spec, behind[0]):
         unpack = unpack.changed(columnar=True, columns=_columns_beside_rows(unpack.spec, behind))
+        behind = _with_columns_between(unpack.spec, behind)
     return [*before, _with_fields(unpack, behind), *behind]
 
 
 def _wants_columns(spec: UnpackSpec, stage: Stage) -> bool:
     """Whether the stage can work on columns."""
-    if isinstance(stage, Count):
-        return True
-    if isinstance(stage, SortByCount):
-        stage = stage.group
-    return isinstance(stage, Group) and stage.over_columns(spec.time_field, spec.meta_field) is not None
+    match stage:
+        case Count():
+            return True
+        case SortByCount():
+            return stage.group.over_columns(spec.time_field, spec.meta_field) is not None
+        case Group() | SetWindowFields():
+            return stage.over_columns(spec.time_field, spec.meta_field) is not None
+    return False
 
 
 def _columns_beside_rows(spec: UnpackSpec, behind: Sequence[Stage]) -> tuple[str, ...] | None:
-    """The columns that choose rows, where the stages want whole rows; None where all that is wanted are columns."""
-    first = behind[0]
-    if not isinstance(first, Group) or first.needs(None) is not None:
+    """The columns that stages look at, where whole rows are wanted beside; None where all that is wanted are columns."""
+    if Pipeline(list(behind)).required_fields() is not None:
         return None
-    wanted = first.columns()
-    tested = frozenset() if spec.event_filter is None else spec.event_filter.fields()
-    if wanted is None or tested is None:
-        return None
-    return tuple(sorted({path.partition(".")[0] for path in wanted | tested}))
+    wanted: Fields = frozenset() if spec.event_filter is None else spec.event_filter.fields()
+    for stage in behind:
+        if not isinstance(stage, Group | SetWindowFields):
+            break
+        wanted = joined(wanted, stage.columns())
+        if isinstance(stage, Group):
+            break
+    return None if wanted is None else tuple(sorted({path.partition(".")[0] for path in wanted}))
+
+
+def _with_columns_between(spec: UnpackSpec, behind: Sequence[Stage]) -> list[Stage]:
+    """The stages with the same result, those that pass on rows giving columns to the next that wants them."""
+    made = list(behind)
+    for at, (stage, follower) in enumerate(pairwise(behind)):
+        if not isinstance(stage, SetWindowFields) or not _wants_columns(spec, follower):
+            break
+        made[at] = stage.giving_columns()
+    return made
 
 
 def _match(unpack: UnpackStage, behind: list[Stage], source: Source) -> tuple[UnpackStage, list[Stage], list[Stage]]:

@@ -22,6 +22,7 @@ mod decimal;
 mod documents;
 mod documents_edge;
 mod elements;
+mod fields_edge;
 mod gather;
 mod gather_edge;
 mod index_edge;
@@ -42,6 +43,8 @@ mod stored;
 mod unpack;
 mod unpack_edge;
 mod validate;
+mod windows;
+mod windows_edge;
 mod writer;
 
 #[pymodule]
@@ -57,6 +60,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     gather_edge::add(module)?;
     rows_edge::add(module)?;
     unpack_edge::add(module)?;
+    windows_edge::add(module)?;
+    fields_edge::add(module)?;
     index_edge::add(module)?;
     special::edge::add(module)
 }

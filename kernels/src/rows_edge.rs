@@ -22,6 +22,11 @@ impl RowBlock {
     pub fn new(block: Block) -> Self {
         Self { block }
     }
+
+    /// The rows.
+    pub fn block(&self) -> &Block {
+        &self.block
+    }
 }
 
 #[pymethods]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...common.paths import Path, expression_path
 from ...common.values import MISSING, BsonType, Document, decode
 from ...kernels import RowBlock
-from ..plan.batches import Batch
+from ..plan.batches import Batch, BlockBatch
 
 Positions = NDArray[np.int64]
 
@@ -42,15 +42,18 @@ class Column:
         values: one for each row: float64, int64 (dates in milliseconds), bool, or positions in `texts`; undefined if mixed.
         present: which rows have a value; None where all have.
         texts: the different strings.
+        absent: what rows without a value have, MISSING or None for null.
     """
 
     kind: int
     values: NDArray[Any]
     present: NDArray[np.bool_] | None = None
     texts: list[str] | None = None
+    absent: Any = MISSING
 
-    def listed(self, rows: int, absent: Any = MISSING) -> list[Any]:
-        """The values of all rows as Python holds them."""
+    def listed(self, rows: int, absent: Any = ...) -> list[Any]:
+        """The values of all rows as Python holds them; `absent` where there is none."""
+        absent = self.absent if absent is ... else absent
         if self.kind == ABSENT:
             return [absent] * rows
         made: list[Any]
@@ -72,12 +75,12 @@ class Column:
     def select(self, positions: Positions) -> "Column":
         """The rows at these positions."""
         present = None if self.present is None else self.present[positions]
-        return Column(self.kind, self.values[positions], present, self.texts)
+        return Column(self.kind, self.values[positions], present, self.texts, self.absent)
 
     def value(self, row: int) -> Any:
-        """The value of a row as Python holds it; MISSING where there is none."""
+        """The value of a row as Python holds it; MISSING (or what stands for it) where there is none."""
         if self.kind == ABSENT or (self.present is not None and not self.present[row]):
-            return MISSING
+            return self.absent
         return self.converted(self.values[row])
 
     def converted(self, value: Any) -> Any:
@@ -234,6 +237,22 @@ class ColumnBatch(Batch):
             return self._offsets
         return np.searchsorted(self._positions, self._offsets).astype(np.int64) if self._in_order else None
 
+    def as_segments(self) -> "ColumnBatch":
+        """The same rows in a batch whose segments lie behind each other."""
+        if self.bounds is not None:
+            return self
+        segments = self.segments
+        runs = np.flatnonzero(np.concatenate(([True], segments[1:] != segments[:-1])))
+        used = segments[runs]
+        return ColumnBatch(
+            self.column,
+            np.concatenate((runs, [len(self)])).astype(np.int64),
+            Shared(self.shared.name, [self.shared.keys[segment] for segment in used.tolist()], self.shared.of),
+            lambda positions: self.select(positions).packed()[0],
+            time_field=self.time_field,
+            time_bounds=(self.time_bounds[0][used], self.time_bounds[1][used]),
+        )
+
     @property
     def segments(self) -> Positions:
         """The segment of each row."""
@@ -279,6 +298,11 @@ class ColumnBatch(Batch):
             positions = self._positions
             self._block = self._build(np.arange(len(self)) if positions is None else positions)
         return self._block, 0, len(self)
+
+    def as_rows(self) -> Batch:
+        """The same as rows that are built."""
+        block, start, stop = self.packed()
+        return BlockBatch(block, start, stop)
 
     def select(self, positions: Sequence[int] | Positions) -> "ColumnBatch":
         """See `Batch.select`."""

@@ -181,7 +181,7 @@ def _with_absent(source: Expression, batch: ColumnBatch) -> tuple[Column, Any] |
     try:
         column = _made(source, batch)
         whole = column.kind != ABSENT and column.present is None
-        return column, None if whole else absent_value(source)
+        return column, None if whole else absent_value(source, column)
     except Unfit:
         return None
 

@@ -53,6 +53,8 @@ def filter_mask(node: MatchNode, batch: ColumnBatch) -> Mask | None:
             column = batch.column(node.path)
             if column.kind == MIXED:
                 return None
+            if column.absent is None:
+                return np.ones(len(batch), dtype=np.bool_)
             if column.kind == ABSENT:
                 return np.zeros(len(batch), dtype=np.bool_)
             return np.ones(len(batch), dtype=np.bool_) if column.present is None else column.present

@@ -12,7 +12,7 @@ from bson import DatetimeMS, Int64
 from numpy.typing import NDArray
 
 from ...common.numbers import INT32_MAX, INT32_MIN, INT64_MAX
-from ...common.values import MISSING, BsonType
+from ...common.values import BsonType
 from ..expression.base import Call, Constant, Expression, FieldPath, Lazy
 from .batch import ABSENT, MIXED, Column, ColumnBatch
 from .dates import date_operator
@@ -83,14 +83,14 @@ def computed(expression: Expression, batch: ColumnBatch) -> Column:
     raise Unfit
 
 
-def absent_value(expression: Expression) -> Any:
-    """What rows without a value have in what is computed: null, or MISSING.
+def absent_value(expression: Expression, column: Column) -> Any:
+    """What rows without a value have in a column that is computed: null, or MISSING.
 
     Raises:
         Unfit: rows have to tell, one by one.
     """
     if isinstance(expression, FieldPath):
-        return MISSING
+        return column.absent
     if isinstance(expression, Call | Lazy) and expression.name in ("$cond", "$ifNull"):
         raise Unfit
     return None

@@ -175,6 +175,20 @@ def _moved(unit: str, sign: int, zone: ZoneTimes) -> Compute:
     return compute
 
 
+def dates_later(dates: Column, unit: str, amount: int) -> Times:
+    """Dates some units later, in UTC.
+
+    Raises:
+        Unfit: they leave what arrays hold.
+    """
+    rows = len(dates.values)
+    if abs(amount) >= _LIMIT_MS:
+        raise Unfit
+    amounts = Column(BsonType.INT64, np.full(rows, amount, dtype=np.int64))
+    found: Times = _moved(unit, 1, zone_times("UTC"))([dates, amounts]).values
+    return found
+
+
 def _difference(unit: str, zone: ZoneTimes, first: str) -> Compute:
     """See `calendar.difference`."""
 

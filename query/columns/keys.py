@@ -196,7 +196,7 @@ class GroupKeys:
         kind, present = column.kind, column.present
         if kind not in (ABSENT, *CODED):
             raise Unfit
-        absent = absent_value(part.expression) if kind == ABSENT or present is not None else None
+        absent = absent_value(part.expression, column) if kind == ABSENT or present is not None else None
         chosen = np.full(len(batch), -1, dtype=np.int64)
         rows = np.flatnonzero(present) if present is not None else np.arange(len(batch) if kind != ABSENT else 0)
         if len(rows):

@@ -29,13 +29,13 @@ class Covariance(WindowFunction):
     takes_window = True
 
     def __init__(self, pairs: Expression, sample: bool) -> None:
-        self._pairs = pairs
-        self._sample = sample
+        self.pairs = pairs
+        self.sample = sample
         self.operands = (pairs,)
 
     def results(self, partition: Partition, spans: Sequence[Span]) -> list[Any]:
         """See `WindowFunction.results`."""
-        values = [self._pairs.evaluate(row, partition.variables) for row in partition.rows]
+        values = [self.pairs.evaluate(row, partition.variables) for row in partition.rows]
         pairs = [
             (value[0], value[1])
             if isinstance(value, list) and len(value) == 2 and is_number(value[0]) and is_number(value[1])
@@ -55,7 +55,7 @@ class Covariance(WindowFunction):
                 if pair is not None:
                     moment.leave(pair)
             low, high = start, max(end, start)
-            made.append(moment.covariance(self._sample))
+            made.append(moment.covariance(self.sample))
         return made
 
 
@@ -121,22 +121,22 @@ class SlidingDeviation(WindowFunction):
     takes_window = True
 
     def __init__(self, operand: Expression, sample: bool) -> None:
-        self._operand = operand
-        self._sample = sample
+        self.operand = operand
+        self.sample = sample
         self.operands = (operand,)
 
     def results(self, partition: Partition, spans: Sequence[Span]) -> list[Any]:
         """See `WindowFunction.results`."""
-        values = [self._operand.evaluate(row, partition.variables) for row in partition.rows]
+        values = [self.operand.evaluate(row, partition.variables) for row in partition.rows]
         numbers = [value if is_number(value) else None for value in values]
         return [self._of([number for number in numbers[low:high] if number is not None]) for low, high in spans]
 
     def _of(self, numbers: list[Any]) -> Any:
         if not all(_is_finite(number) for number in numbers):
             return None
-        if len(numbers) == 1 and not self._sample:
+        if len(numbers) == 1 and not self.sample:
             return 0
-        state = Deviation(lambda document, variables: None, self._sample)
+        state = Deviation(lambda document, variables: None, self.sample)
         for number in numbers:
             state.add_value(number)
         return state.result()

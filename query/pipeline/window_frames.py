@@ -5,11 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 from bson import DatetimeMS, Decimal128
+from numpy.typing import NDArray
 
 from ...common.errors import FailedToParse, Location
 from ...common.numbers import is_number, whole_number
-from ...common.values import Document, is_string, type_name
+from ...common.values import BsonType, Document, is_string, type_name
+from ...kernels import window_double_places, window_places
+from ..columns.batch import Column
+from ..columns.dates import dates_later
+from ..columns.operands import EXACT, NUMBERS, WHOLE, Unfit, doubles, largest
 from ..expression import calendar
 from ..expression.arithmetic import to_decimal
 from ..expression.calendar import UNITS, UTC_ZONE
@@ -17,6 +23,8 @@ from ..sort import SortPattern
 
 Bound = Any
 """`None` for unbounded, else a number; current is 0."""
+Rows = NDArray[np.int64]
+_FAR: Final = 2**40
 _WORDS: Final = ("unbounded", "current")
 
 
@@ -55,6 +63,50 @@ class Frame:
             high = count if self.high is None else bisect_right(keys, self._moved(key, self.high))
             spans.append((low, high))
         return spans
+
+    def edges(self, key: Column | None, starts: Rows, begins: Rows, ends: Rows) -> tuple[Rows, Rows]:
+        """The same for the rows of several partitions at a time.
+
+        Args:
+            key: what the rows are ordered by.
+            starts: where the partitions begin.
+            begins, ends: for each row where its partition begins and ends.
+
+        Raises:
+            Unfit: the values have no distance, or none that arrays tell.
+        """
+        if self.by_range:
+            if key is None or key.present is not None:
+                raise Unfit
+            lows = begins if self.low is None else self._places(key, self.low, starts, through=False)
+            highs = ends if self.high is None else self._places(key, self.high, starts, through=True)
+            return lows, highs
+        rows: Rows = np.arange(len(begins))
+        low, high = (None if bound is None else max(min(int(bound), _FAR), -_FAR) for bound in (self.low, self.high))
+        return (
+            begins if low is None else np.clip(rows + low, begins, ends),
+            ends if high is None else np.clip(rows + high + 1, begins, ends),
+        )
+
+    def _places(self, key: Column, by: Any, starts: Rows, *, through: bool) -> Rows:
+        """Where the keys of each partition reach those of the rows, moved by a bound."""
+        if self.unit is not None:
+            if key.kind != BsonType.DATE or isinstance(by, Decimal128):
+                raise Unfit
+            return window_places(key.values, dates_later(key, self.unit, int(by)), starts, through)
+        if isinstance(by, Decimal128) or key.kind not in NUMBERS:
+            raise Unfit
+        if key.kind in WHOLE and isinstance(by, int):
+            if largest(key) + abs(by) >= 2**62:
+                raise Unfit
+            return window_places(key.values, key.values + int(by), starts, through)
+        values = doubles(key)
+        if not np.isfinite(values).all() or not np.isfinite(float(by)):
+            raise Unfit
+        if (key.kind in WHOLE and largest(key) >= EXACT) or (isinstance(by, int) and abs(by) >= EXACT):
+            raise Unfit
+        with np.errstate(all="ignore"):
+            return window_double_places(values, values + float(by), starts, through)
 
     def _key(self, value: Any) -> Any:
         if self.unit is not None:

@@ -47,7 +47,7 @@ class Rank(WindowFunction):
     """`$rank $denseRank $documentNumber`."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.name = name
 
     def results(self, partition: Partition, spans: Sequence[Span]) -> list[Any]:
         """See `WindowFunction.results`."""
@@ -56,7 +56,7 @@ class Rank(WindowFunction):
         for number, key in enumerate(partition.keys, 1):
             if number == 1 or key != partition.keys[number - 2]:
                 rank, dense = number, dense + 1
-            made.append({"$rank": rank, "$denseRank": dense}.get(self._name, number))
+            made.append({"$rank": rank, "$denseRank": dense}.get(self.name, number))
         return made
 
 
@@ -64,18 +64,17 @@ class Shift(WindowFunction):
     """`$shift`: the value of another row."""
 
     def __init__(self, output: Expression, by: int, default: Any) -> None:
-        self._output = output
-        self._by = by
-        self._default = default
+        self.output = output
+        self.by = by
+        self.default = default
         self.operands = (output,)
 
     def results(self, partition: Partition, spans: Sequence[Span]) -> list[Any]:
         """See `WindowFunction.results`."""
-        values = _values(self._output, partition)
+        values = _values(self.output, partition)
         count = len(values)
         return [
-            _null(values[place + self._by]) if 0 <= place + self._by < count else self._default
-            for place in range(count)
+            _null(values[place + self.by]) if 0 <= place + self.by < count else self.default for place in range(count)
         ]
 
 
@@ -85,20 +84,20 @@ class Slope(WindowFunction):
     takes_window = True
 
     def __init__(self, source: Expression, unit: str | None) -> None:
-        self._source = source
-        self._unit = unit
+        self.source = source
+        self.unit = unit
         self.operands = (source,)
 
     def results(self, partition: Partition, spans: Sequence[Span]) -> list[Any]:
         """See `WindowFunction.results`."""
-        values = _values(self._source, partition)
+        values = _values(self.source, partition)
         made: list[Any] = []
         for low, high in spans:
             if high - low < 2:
                 made.append(None)
                 continue
             first, last = values[low], values[high - 1]
-            run = _distance(partition.values[low], partition.values[high - 1], self._unit, (5624900, 5624901))
+            run = _distance(partition.values[low], partition.values[high - 1], self.unit, (5624900, 5624901))
             if absent(first) or absent(last) or _is_zero(run):
                 made.append(None)
                 continue
@@ -112,17 +111,17 @@ class Area(WindowFunction):
     takes_window = True
 
     def __init__(self, source: Expression, unit: str | None) -> None:
-        self._source = source
-        self._unit = unit
+        self.source = source
+        self.unit = unit
         self.operands = (source,)
 
     def results(self, partition: Partition, spans: Sequence[Span]) -> list[Any]:
         """See `WindowFunction.results`."""
-        values = _values(self._source, partition)
+        values = _values(self.source, partition)
         points = [place for place, value in enumerate(values) if is_number(value)]
         areas: dict[int, Any] = {}
         for before, after in pairwise(points):
-            run = _distance(partition.values[before], partition.values[after], self._unit, (5423902, 5423901))
+            run = _distance(partition.values[before], partition.values[after], self.unit, (5423902, 5423901))
             areas[after] = multiply(divide(add(values[before], values[after]), 2), run)
         made: list[Any] = []
         for low, high in spans:
@@ -135,22 +134,22 @@ class MovingAverage(WindowFunction):
     """`$expMovingAvg`."""
 
     def __init__(self, source: Expression, weight: Any) -> None:
-        self._source = source
-        self._weight = weight
+        self.source = source
+        self.weight = weight
         self.operands = (source,)
 
     def results(self, partition: Partition, spans: Sequence[Span]) -> list[Any]:
         """See `WindowFunction.results`."""
         average: Any = None
         made: list[Any] = []
-        for value in _values(self._source, partition):
+        for value in _values(self.source, partition):
             if not is_number(value):
                 made.append(None)
                 continue
-            if average is None:
-                average = value
-            else:
-                average = add(multiply(value, self._weight), multiply(average, subtract(1, self._weight)))
+            before = average
+            average = value
+            if before is not None:
+                average = add(multiply(value, self.weight), multiply(before, subtract(1, self.weight)))
             made.append(average if isinstance(average, Decimal128) else float(average))
         return made
 
@@ -159,14 +158,14 @@ class LastSeen(WindowFunction):
     """`$locf`: the last value that was neither null nor missing."""
 
     def __init__(self, source: Expression) -> None:
-        self._source = source
+        self.source = source
         self.operands = (source,)
 
     def results(self, partition: Partition, spans: Sequence[Span]) -> list[Any]:
         """See `WindowFunction.results`."""
         seen: Any = None
         made = []
-        for value in _values(self._source, partition):
+        for value in _values(self.source, partition):
             seen = seen if absent(value) else value
             made.append(seen)
         return made
@@ -176,12 +175,12 @@ class LinearFill(WindowFunction):
     """`$linearFill`: on the straight line between the values around a gap."""
 
     def __init__(self, source: Expression) -> None:
-        self._source = source
+        self.source = source
         self.operands = (source,)
 
     def results(self, partition: Partition, spans: Sequence[Span]) -> list[Any]:
         """See `WindowFunction.results`."""
-        values = _values(self._source, partition)
+        values = _values(self.source, partition)
         places = partition.values
         for place in places:
             if not is_number(place) and type(place) is not DatetimeMS:

@@ -11,16 +11,20 @@ from ...common.paths import get_path
 from ...common.values import MISSING, Document, decode, encode, is_string, type_name
 from ..accumulators.base import Accumulator
 from ..accumulators.parse import parse_accumulator
+from ..columns.keys import key_parts
+from ..columns.operands import Unfit
 from ..expression.base import Constant, Expression, FieldPath
 from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
 from ..sort import Sorter, SortPattern, parse_sort
 from .base import Fields, PipelineContext, Stage, StageNode, StageParser, joined
+from .column_stages import PART_ROWS, ColumnGathering, ColumnWindows, can_arrange
 from .moments import Covariance, SlidingDeviation
 from .reshape import STAGES as RESHAPING
 from .reshape import replaced
 from .scaling import parse_scaler
 from .spool import ComputedOrder
+from .window_columns import ArrayFunction, array_function
 from .window_frames import Frame, parse_frame
 from .window_functions import FUNCTIONS, Partition, Span, WindowFunction
 
@@ -128,6 +132,11 @@ class Output:
             operand = context.expressions.parse(spec[function])
             self.function = SlidingDeviation(operand, sample=function == "$stdDevSamp")
 
+    @property
+    def gathers(self) -> Accumulator | None:
+        """The accumulator, where the function is one."""
+        return self.function.accumulator if isinstance(self.function, Gathered) else None
+
     def serialize(self) -> Document:
         """The function and its window, in the normal form that explain shows."""
         if isinstance(self.function, Gathered):
@@ -165,6 +174,8 @@ class SetWindowFields(Stage):
         self.order = order
         self.outputs = outputs
         self.collation = collation
+        self.gives_columns = False
+        """Whether who takes its rows looks at columns."""
 
     @classmethod
     def parse(cls, spec: Any, context: PipelineContext) -> "SetWindowFields":
@@ -197,6 +208,39 @@ class SetWindowFields(Stage):
         outputs = [Output(name, value, shown_order, context) for name, value in spec["output"].items()]
         return cls(spec, by, order, outputs, context.collation)
 
+    def over_columns(self, time_field: str, shared_field: str | None) -> ColumnWindows | None:
+        """The same over batches of columns, where these can do it."""
+        parts = None if self.by is None else key_parts(self.by, time_field, shared_field)
+        if (self.by is not None and parts is None) or not can_arrange(self.order, shared_field):
+            return None
+        fields: list[tuple[str, Frame, ArrayFunction]] = []
+        for output in self.outputs:
+            name = output.path[0]
+            function = array_function(output.function, output.gathers, output.frame, shared_field)
+            if function is None or len(output.path) > 1 or name in (time_field, shared_field):
+                return None
+            if output.frame.by_range and self.order is None:
+                return None
+            fields.append((name, output.frame, function))
+        return ColumnWindows(parts, self.order, self.collation, fields)
+
+    def giving_columns(self) -> "SetWindowFields":
+        """The same for a stage behind it that looks at columns."""
+        made = SetWindowFields(self.spec, self.by, self.order, self.outputs, self.collation)
+        made.gives_columns = True
+        return made
+
+    def columns(self) -> Fields:
+        """The paths that it reads itself."""
+        found: Fields = frozenset()
+        for fields in (
+            frozenset() if self.by is None else self.by.fields(),
+            frozenset() if self.order is None else frozenset(self.order.fields),
+            *(output.fields() for output in self.outputs),
+        ):
+            found = joined(found, fields)
+        return found
+
     def serialize(self) -> Document:
         """See `Stage.serialize`."""
         return {self.name: self.spec}
@@ -228,25 +272,39 @@ class SetWindowFields(Stage):
 
     def needs(self, wanted: Fields) -> Fields:
         """See `Stage.needs`."""
-        found = wanted
-        for fields in (
-            frozenset() if self.by is None else self.by.fields(),
-            frozenset() if self.order is None else frozenset(self.order.fields),
-            *(output.fields() for output in self.outputs),
-        ):
-            found = joined(found, fields)
-        return found
+        return joined(wanted, self.columns())
 
 
 class _WindowNode(StageNode):
     def batches(self, run: Run) -> Iterator[Batch | None]:
         stage = self.of
         assert isinstance(stage, SetWindowFields)
+        source = self.inputs[0].batches(run)
+        gathering = ColumnGathering(stage.over_columns, source, run.memory_bytes_max)
+        yield from gathering.gather()
+        if gathering.plan is not None:
+            try:
+                made = yield from gathering.plan.rows(gathering.held, run.variables)
+            except Unfit:
+                # Nothing has gone out yet.
+                pass
+            else:
+                for part in made.parts(PART_ROWS):
+                    self.stats.advanced += len(part)
+                    yield part if stage.gives_columns else part.as_rows()
+                    yield None
+                self.stats.eof = True
+                return
+        yield from self._by_rows(gathering.batches(), run)
+
+    def _by_rows(self, source: Iterator[Batch | None], run: Run) -> Iterator[Batch | None]:
+        stage = self.of
+        assert isinstance(stage, SetWindowFields)
         rows: list[tuple[Any, Any, Document]] = []
         sorter: Sorter | None = None
         size = 0
         try:
-            for batch in self.inputs[0].batches(run):
+            for batch in source:
                 rows += [
                     (self._partition(stage, document, run), self._key(stage, document), document)
                     for document in (() if batch is None else batch.documents())
