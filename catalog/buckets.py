@@ -266,7 +266,7 @@ class BucketCatalog:
     def _open(self, placing: "_Placing", meta: Meta, time_ms: int, refusal: str | None) -> OpenBucket:
         """Make a bucket current that covers the time: one that lingers, an archived one, a stored one, or a new one.
 
-        A bucket that was full is followed by a new one, and so is, unless it was archived, one whose time had passed.
+        A bucket that was full is followed by a new one, and so is one whose time had passed, unless the next is archived or kept.
         """
         counters = self._counters.of(placing.buckets.id)
         bucket = None
@@ -274,7 +274,7 @@ class BucketCatalog:
             counters["numBucketsOpenedDueToMetadata"] += 1
         if refusal in (None, "time_forward", "time_backward"):
             bucket = self._buckets.lingering_for(placing.buckets.id, meta, time_ms)
-            bucket = bucket or self._kept(placing, meta, time_ms, refusal)
+            bucket = bucket or self._kept(placing, meta, time_ms)
             bucket = bucket or self._fetched(placing, meta, time_ms)
             if bucket is None and refusal != "time_forward":
                 bucket = self._queried(placing, meta, time_ms)
@@ -295,13 +295,11 @@ class BucketCatalog:
             buckets.namespace, buckets.id, builder, meta, min_ms, options.span_ms, bucket_id, version=version
         )
 
-    def _kept(self, placing: "_Placing", meta: Meta, time_ms: int, refusal: str | None) -> OpenBucket | None:
+    def _kept(self, placing: "_Placing", meta: Meta, time_ms: int) -> OpenBucket | None:
         """A bucket that made way lately, in the place of what would be fetched or found."""
         buckets, limits = placing.buckets, placing.bucket_limits
         found = self._buckets.kept_for(buckets.id, meta, time_ms)
         if found is None:
-            return None
-        if refusal == "time_forward" and not self._buckets.is_archived(found):
             return None
         builder = found.builder
         if builder.count >= limits.count_max or builder.size_bytes >= placing.limits["effective_max"]:

@@ -28,7 +28,7 @@ _OPEN_OVERHEAD_BYTES: Final = 700
 """About what Python keeps of an open bucket beside its columns."""
 _ARCHIVED_BYTES: Final = 250
 _KEPT_MIN: Final = 16
-_KEPT_MAX: Final = 10_000
+_KEPT_MAX: Final = 2_000
 
 
 @dataclass(slots=True, eq=False)
@@ -198,7 +198,7 @@ class OpenBuckets:
             return
         self._kept[bucket] = None
         self._kept_of.setdefault((bucket.collection_id, bucket.meta), []).append(bucket)
-        while len(self._kept) > min(2 * len(self._used) + _KEPT_MIN, _KEPT_MAX):
+        while len(self._kept) > min(4 * len(self._used) + _KEPT_MIN, _KEPT_MAX):
             self._let_go(next(iter(self._kept)))
 
     def kept_for(self, collection_id: int, meta: Meta, time_ms: int) -> OpenBucket | None:
