@@ -1,7 +1,7 @@
 //! A bucket that is being filled: which measurements it takes, and what is known of those it took.
 
 use crate::bucket_columns::Column;
-use crate::control::{Keep, Node};
+use crate::control::{merge_bounds, Node};
 use crate::elements::{kind, Malformed};
 use crate::keystring::Collate;
 use crate::lot::{Lot, Part, View};
@@ -66,11 +66,43 @@ impl Field {
     }
 }
 
-/// A measurement that was taken but is not yet in the columns.
-#[derive(Clone)]
+/// A measurement that was taken but is not yet in the columns, and the number of its source.
+#[derive(Clone, Copy)]
 pub struct Pending {
-    pub lot: Arc<Lot>,
+    pub source: u32,
     pub measurement: Measurement,
+}
+
+/// A batch of which measurements wait.
+#[derive(Clone)]
+pub struct Source {
+    pub lot: Arc<Lot>,
+    pub places: Places,
+}
+
+/// Which field of the bucket each name of a lot is, as far as that was asked.
+#[derive(Debug, Clone, Default)]
+pub struct Places(Vec<u32>);
+
+impl Places {
+    const UNKNOWN: u32 = u32::MAX;
+
+    /// The place of a name's field.
+    #[inline]
+    pub fn get(&self, name: u32) -> Option<usize> {
+        let place = self.0.get(name as usize).copied();
+        place
+            .filter(|place| *place != Self::UNKNOWN)
+            .map(|place| place as usize)
+    }
+
+    fn set(&mut self, name: u32, place: usize) {
+        let name = name as usize;
+        if name >= self.0.len() {
+            self.0.resize(name + 1, Self::UNKNOWN);
+        }
+        self.0[name] = place as u32;
+    }
 }
 
 /// A bucket that is being filled.
@@ -91,6 +123,7 @@ pub struct Bucket {
     pub encoded: usize,
     pub last_ms: i64,
     pub pending: Vec<Pending>,
+    pub sources: Vec<Source>,
     /// Bytes by which names, meta, minima and maxima count.
     pub fixed_bytes: usize,
     /// Bytes of the columns when they were last written, and of large values that came since.
@@ -126,6 +159,7 @@ impl Bucket {
             encoded: 0,
             last_ms: i64::MIN,
             pending: Vec::new(),
+            sources: Vec::new(),
             fixed_bytes: 0,
             column_bytes: 0,
             pending_bytes: 0,
@@ -174,18 +208,34 @@ impl Bucket {
     ) -> Result<(usize, Option<Refusal>, bool), Malformed> {
         let kept_before = self.kept_open;
         let view = lot.view();
-        let mut places = Vec::new();
-        for (taken, measurement) in measurements.iter().enumerate() {
-            let refusal = self.take(view, measurement, limits, collate, &mut places)?;
-            if refusal.is_some() {
-                return Ok((taken, refusal, self.kept_open != kept_before));
+        let latest = self.sources.pop();
+        let mut source = match latest {
+            Some(source) if Arc::ptr_eq(&source.lot, lot) => source,
+            other => {
+                self.sources.extend(other);
+                Source {
+                    lot: Arc::clone(lot),
+                    places: Places::default(),
+                }
+            }
+        };
+        let number = self.sources.len() as u32;
+        self.pending.reserve(measurements.len());
+        let mut taken = 0;
+        let mut outcome = Ok(None);
+        for measurement in measurements {
+            outcome = self.take(view, measurement, limits, collate, &mut source.places);
+            if outcome != Ok(None) {
+                break;
             }
             self.pending.push(Pending {
-                lot: Arc::clone(lot),
+                source: number,
                 measurement: *measurement,
             });
+            taken += 1;
         }
-        Ok((measurements.len(), None, self.kept_open != kept_before))
+        self.sources.push(source);
+        Ok((taken, outcome?, self.kept_open != kept_before))
     }
 
     /// Takes a measurement into control and into the sizes, or says why it does not fit.
@@ -195,7 +245,7 @@ impl Bucket {
         measurement: &Measurement,
         limits: &Limits,
         collate: Option<Collate<'_>>,
-        places: &mut Vec<Option<usize>>,
+        places: &mut Places,
     ) -> Result<Option<Refusal>, Malformed> {
         if measurement.time_ms.saturating_sub(self.min_ms) >= limits.span_ms {
             return Ok(Some(Refusal::TimeForward));
@@ -228,14 +278,14 @@ impl Bucket {
         Ok(None)
     }
 
-    /// What the measurement would add, and whether its types are those of the bucket. Leaves in `places` which field of the bucket
-    /// each of its parts belongs to, None where there is none yet.
+    /// What the measurement would add, and whether its types are those of the bucket. Leaves in `places` the fields of its parts,
+    /// as far as the bucket has them.
     fn fit(
         &self,
         lot: View<'_>,
         parts: &[Part],
         limits: &Limits,
-        places: &mut Vec<Option<usize>>,
+        places: &mut Places,
     ) -> Result<Fit, Malformed> {
         let mut fit = Fit {
             fixed_bytes: 0,
@@ -246,20 +296,20 @@ impl Bucket {
             // "meta" with its NUL; the type byte is part of the meta.
             fit.fixed_bytes += self.meta.as_ref().map_or(0, |meta| meta.len() + 5);
         }
-        places.clear();
         let mut cursor = 0;
         for part in parts {
-            let name = lot.name(part);
             let length = part.length as usize;
-            let found = self.find(name, cursor);
-            let at = found.and_then(|position| self.order.get(position)).copied();
-            places.push(at);
-            match at.and_then(|at| self.fields.get(at)) {
+            let known = places
+                .get(part.name)
+                .or_else(|| self.look_up(lot, part, &mut cursor, places));
+            match known.and_then(|at| self.fields.get(at)) {
                 Some(field) => {
-                    cursor = found.map_or(0, |position| position + 1);
-                    fit.schema = fit.schema && field.least.accepts(part.kind, lot.value(part))?;
+                    let alike = field.least.is_scalar_of(part.kind);
+                    fit.schema =
+                        fit.schema && (alike || field.least.accepts(part.kind, lot.value(part))?);
                 }
                 None => {
+                    let name = lot.name(part);
                     let whole = name.len() + length + 2;
                     fit.fixed_bytes += FIELD_OVERHEAD + name.len() + 2 * whole;
                 }
@@ -271,29 +321,49 @@ impl Bucket {
         Ok(fit)
     }
 
+    /// The field of a part whose name was not asked for before.
+    #[cold]
+    fn look_up(
+        &self,
+        lot: View<'_>,
+        part: &Part,
+        cursor: &mut usize,
+        places: &mut Places,
+    ) -> Option<usize> {
+        let position = self.find(lot.name(part), *cursor)?;
+        *cursor = position + 1;
+        let at = self.order.get(position).copied()?;
+        places.set(part.name, at);
+        Some(at)
+    }
+
     /// Takes the measurement into control.
     fn merge(
         &mut self,
         lot: View<'_>,
         parts: &[Part],
         collate: Option<Collate<'_>>,
-        places: &[Option<usize>],
+        places: &mut Places,
     ) -> Result<(), Malformed> {
         let mut before: Option<usize> = None;
-        for (part, place) in parts.iter().zip(places) {
-            let at = match place {
-                Some(at) => *at,
-                None => self.insert(lot.name(part), before),
+        for part in parts {
+            let at = match places.get(part.name) {
+                Some(at) => at,
+                None => {
+                    let at = self.insert(lot.name(part), before);
+                    places.set(part.name, at);
+                    at
+                }
             };
             before = Some(at);
-            let Some(field) = self.fields.get_mut(at) else {
-                continue;
-            };
-            let value = lot.value(part);
-            field.least.merge(part.kind, value, Keep::Least, collate)?;
-            field
-                .greatest
-                .merge(part.kind, value, Keep::Greatest, collate)?;
+            if let Some(field) = self.fields.get_mut(at) {
+                merge_bounds(
+                    &mut field.least,
+                    &mut field.greatest,
+                    (part.kind, lot.value(part)),
+                    collate,
+                )?;
+            }
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The columns of a bucket that is being filled, and the document it is stored as.
 
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, Pending, Source};
 use crate::column::{ColumnEncoder, ColumnError};
 use crate::elements::kind;
 use crate::unpack::Failure;
@@ -29,6 +29,7 @@ impl Column {
     }
 
     /// Rows that it has.
+    #[inline]
     pub fn rows(&self) -> usize {
         match self {
             Self::Compressed(encoder) => encoder.count(),
@@ -37,6 +38,7 @@ impl Column {
     }
 
     /// Adds missing values up to a row.
+    #[inline]
     pub fn fill(&mut self, row: usize) -> Result<(), ColumnError> {
         match self {
             Self::Compressed(encoder) => {
@@ -50,6 +52,7 @@ impl Column {
     }
 
     /// Adds the value of a row, and missing values before it; nothing if the row has a value already.
+    #[inline]
     pub fn append(&mut self, row: usize, type_byte: u8, value: &[u8]) -> Result<(), ColumnError> {
         if self.rows() > row {
             return Ok(());
@@ -147,6 +150,7 @@ impl Bucket {
             return Ok(());
         }
         let mut pending = std::mem::take(&mut self.pending);
+        let sources = std::mem::take(&mut self.sources);
         if self.version != 1 {
             pending.sort_by_key(|pending| pending.measurement.time_ms);
             let first = pending
@@ -156,28 +160,46 @@ impl Bucket {
                 self.version = 3;
             }
         }
-        for pending in &pending {
-            let lot = pending.lot.view();
-            let mut cursor = 0;
-            for part in lot.parts(&pending.measurement) {
-                let Some(position) = self.find(lot.name(part), cursor) else {
-                    continue;
-                };
-                cursor = position + 1;
-                let field = self
-                    .order
-                    .get(position)
-                    .and_then(|at| self.fields.get_mut(*at));
-                if let Some(field) = field {
-                    field
-                        .column
-                        .append(self.encoded, part.kind, lot.value(part))?;
-                }
+        let alike = |one: &Pending, other: &Pending| {
+            one.source == other.source && one.measurement.shape == other.measurement.shape
+        };
+        for rows in pending.chunk_by(alike) {
+            let Some((first, last)) = rows.first().zip(rows.last()) else {
+                continue;
+            };
+            if let Some(source) = sources.get(first.source as usize) {
+                self.encode_rows(source, rows, first.measurement.parts)?;
             }
-            self.encoded += 1;
-            self.last_ms = pending.measurement.time_ms;
+            self.encoded += rows.len();
+            self.last_ms = last.measurement.time_ms;
         }
         self.fill_columns()
+    }
+
+    /// Adds measurements of one shape to the columns, one column after another.
+    fn encode_rows(
+        &mut self,
+        source: &Source,
+        rows: &[Pending],
+        parts: u32,
+    ) -> Result<(), Failure> {
+        let lot = source.lot.view();
+        for position in 0..parts {
+            let mut at = None;
+            for (row, pending) in rows.iter().enumerate() {
+                let Some(part) = lot.part(&pending.measurement, position) else {
+                    continue;
+                };
+                // They have the same names.
+                let at = *at.get_or_insert_with(|| source.places.get(part.name));
+                let Some(field) = at.and_then(|at| self.fields.get_mut(at)) else {
+                    continue;
+                };
+                let row = self.encoded + row;
+                field.column.append(row, part.kind, lot.value(part))?;
+            }
+        }
+        Ok(())
     }
 
     /// Lets every column have all rows.

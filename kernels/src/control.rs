@@ -85,6 +85,12 @@ impl Node {
         Ok(())
     }
 
+    /// Whether it knows a scalar of exactly this type.
+    #[inline]
+    pub fn is_scalar_of(&self, type_byte: u8) -> bool {
+        matches!(self, Self::Scalar(own, _) if *own == type_byte)
+    }
+
     fn class(&self) -> u8 {
         match self {
             Self::Unset => 0,
@@ -206,6 +212,65 @@ impl Node {
                 .sum(),
             Self::Array(items) => items.iter().map(Self::memory).sum(),
         }
+    }
+}
+
+/// Takes a value into account on both sides, as two calls of [`Node::merge`] do.
+#[inline]
+pub fn merge_bounds(
+    least: &mut Node,
+    greatest: &mut Node,
+    (type_byte, value): (u8, &[u8]),
+    collate: Option<Collate<'_>>,
+) -> Result<(), Malformed> {
+    if let (Node::Scalar(low_type, low), Node::Scalar(high_type, high)) =
+        (&mut *least, &mut *greatest)
+    {
+        if *low_type == type_byte && *high_type == type_byte {
+            let orders = (
+                plain_order(type_byte, value, low),
+                plain_order(type_byte, value, high),
+            );
+            if let (Some(to_low), Some(to_high)) = orders {
+                if to_low == Ordering::Less {
+                    low.copy_from_slice(value);
+                }
+                if to_high == Ordering::Greater {
+                    high.copy_from_slice(value);
+                }
+                return Ok(());
+            }
+        }
+    }
+    least.merge(type_byte, value, Keep::Least, collate)?;
+    greatest.merge(type_byte, value, Keep::Greatest, collate)
+}
+
+/// The order of two values of a type that has a fixed length and a simple order; none where it is not simple.
+#[inline]
+fn plain_order(type_byte: u8, value: &[u8], other: &[u8]) -> Option<Ordering> {
+    match type_byte {
+        kind::INT32 => {
+            let (value, other): (&[u8; 4], &[u8; 4]) =
+                (value.try_into().ok()?, other.try_into().ok()?);
+            Some(i32::from_le_bytes(*value).cmp(&i32::from_le_bytes(*other)))
+        }
+        kind::INT64 | kind::DATE => {
+            let (value, other): (&[u8; 8], &[u8; 8]) =
+                (value.try_into().ok()?, other.try_into().ok()?);
+            Some(i64::from_le_bytes(*value).cmp(&i64::from_le_bytes(*other)))
+        }
+        kind::DOUBLE => {
+            let (value, other): (&[u8; 8], &[u8; 8]) =
+                (value.try_into().ok()?, other.try_into().ok()?);
+            f64::from_le_bytes(*value).partial_cmp(&f64::from_le_bytes(*other))
+        }
+        kind::OBJECT_ID => {
+            let (value, other): (&[u8; 12], &[u8; 12]) =
+                (value.try_into().ok()?, other.try_into().ok()?);
+            Some(value.cmp(other))
+        }
+        _ => None,
     }
 }
 

@@ -8,19 +8,26 @@ use crate::writer::{begin, element, end, Digits};
 pub fn split(mut buffer: &[u8]) -> Result<Vec<&[u8]>, Malformed> {
     let mut documents = Vec::new();
     while !buffer.is_empty() {
-        let length = int32(buffer)?;
-        let (document, rest) = usize::try_from(length)
-            .ok()
-            .filter(|length| *length >= 5)
-            .and_then(|length| buffer.split_at_checked(length))
-            .ok_or(Malformed("a document's length is wrong"))?;
-        if document.last() != Some(&0) {
-            return Err(Malformed("a document does not end in NUL"));
-        }
+        let document;
+        (document, buffer) = next_document(buffer)?;
         documents.push(document);
-        buffer = rest;
     }
     Ok(documents)
+}
+
+/// The document that the bytes begin with, and what lies behind it. Only its length is looked at.
+#[inline]
+pub fn next_document(buffer: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+    let length = int32(buffer)?;
+    let (document, rest) = usize::try_from(length)
+        .ok()
+        .filter(|length| *length >= 5)
+        .and_then(|length| buffer.split_at_checked(length))
+        .ok_or(Malformed("a document's length is wrong"))?;
+    if document.last() != Some(&0) {
+        return Err(Malformed("a document does not end in NUL"));
+    }
+    Ok((document, rest))
 }
 
 /// The documents in a raw array.

@@ -140,6 +140,7 @@ fn length_at(body: &[u8], more: usize, least: i32) -> Result<usize, Malformed> {
 }
 
 /// Length of the value that the bytes begin with; the bytes may be fewer.
+#[inline]
 pub fn value_length(kind: u8, body: &[u8]) -> Result<usize, Malformed> {
     Ok(match kind {
         kind::UNDEFINED | kind::NULL | kind::MIN_KEY | kind::MAX_KEY => 0,

@@ -60,6 +60,14 @@ impl<'a> View<'a> {
         self.found.parts.get(start..stop).unwrap_or_default()
     }
 
+    /// One field of a measurement.
+    #[inline]
+    pub fn part(&self, measurement: &Measurement, position: u32) -> Option<&'a Part> {
+        self.found
+            .parts
+            .get((measurement.first_part + position) as usize)
+    }
+
     /// Name of a field, without its NUL.
     #[inline]
     pub fn name(&self, part: &Part) -> &'a [u8] {

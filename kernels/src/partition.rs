@@ -1,24 +1,13 @@
 //! Takes a batch of measurements apart by series, and finds the fields of each once for all who need them.
 
-use crate::documents::split;
-use crate::elements::{elements, fixed, kind, split_cstring, value_length, Malformed};
-use crate::lot::{Fields, Part};
-use crate::object_id;
-use crate::validate::{check_value, DEPTH_MAX};
-use crate::writer::{begin, end, header};
-use std::collections::HashMap;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
-
-/// MongoDB's codes for what is refused here.
-const BAD_VALUE: i32 = 2;
-const INVALID_BSON: i32 = 22;
-const TOO_LARGE: i32 = 10334;
+use crate::documents::next_document;
+use crate::elements::Malformed;
+use crate::lot::Fields;
+use crate::measurement_reader::{Reader, INVALID_BSON};
+use crate::series_places::Places;
 
 /// The last millisecond whose second the `_id` of a bucket can tell.
 const STANDARD_MS_MAX: i64 = 0x7FFF_FFFF * 1000 + 999;
-
-/// Type and value of a meta field as it was sent.
-type Sent<'a> = Option<(u8, &'a [u8])>;
 
 /// One measurement: where its document and its fields lie in the lot, its place in the batch, its time.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +18,8 @@ pub struct Measurement {
     pub index: u32,
     pub first_part: u32,
     pub parts: u32,
+    /// Measurements of one shape have parts of the same names in the same order.
+    pub shape: u32,
 }
 
 /// The measurements of one series, in the order in which they came.
@@ -66,15 +57,19 @@ pub fn partition(buffer: &[u8], reading: &Reading<'_>) -> Result<(Batch, Fields)
     if u32::try_from(buffer.len()).is_err() {
         return Err(Malformed("a batch is too long"));
     }
-    let documents = split(buffer)?;
-    let mut batch = Batch {
-        count: documents.len(),
-        ..Batch::default()
-    };
+    let mut batch = Batch::default();
     let mut reader = Reader::new(reading, buffer.len());
     let mut places = Places::default();
     let mut start = 0;
-    for (index, document) in documents.into_iter().enumerate().take(reading.stop) {
+    let mut rest = buffer;
+    while !rest.is_empty() {
+        let document;
+        (document, rest) = next_document(rest)?;
+        let index = batch.count;
+        batch.count += 1;
+        if index >= reading.stop {
+            continue;
+        }
         let first_part = reader.fields.parts.len();
         match reader.read(document, start) {
             Ok(found) => {
@@ -98,6 +93,7 @@ pub fn partition(buffer: &[u8], reading: &Reading<'_>) -> Result<(Batch, Fields)
                     index: index as u32,
                     first_part: first_part as u32,
                     parts: (reader.fields.parts.len() - first_part) as u32,
+                    shape: reader.shape,
                 });
             }
             Err((code, message)) => {
@@ -107,262 +103,12 @@ pub fn partition(buffer: &[u8], reading: &Reading<'_>) -> Result<(Batch, Fields)
         }
         if index == 0 {
             // Most documents of a batch are like the first.
-            let likely = batch.count * reader.fields.parts.len();
+            let likely = buffer.len() / document.len() * reader.fields.parts.len();
             reader.fields.parts.reserve(likely.min(buffer.len() / 8));
         }
         start += document.len();
     }
     Ok((batch, reader.fields))
-}
-
-/// Which series a meta value belongs to.
-#[derive(Default)]
-struct Places<'a> {
-    /// By a hash of the value as sent, so that one is checked and normalised only when it is met for the first time.
-    by_sent: HashMap<u64, (Sent<'a>, usize)>,
-    by_meta: HashMap<Option<Vec<u8>>, usize>,
-    latest: Option<(Sent<'a>, usize)>,
-}
-
-impl<'a> Places<'a> {
-    fn of(&mut self, sent: Sent<'a>, series: &mut Vec<Series>) -> Result<usize, Malformed> {
-        // Clients often send a series at a time.
-        if let Some((meta, place)) = self.latest {
-            if meta == sent {
-                return Ok(place);
-            }
-        }
-        let hash = sent.map_or(0, |(type_byte, value)| {
-            xxh3_64_with_seed(value, u64::from(type_byte) + 1)
-        });
-        let known = self.by_sent.get(&hash).filter(|known| known.0 == sent);
-        let place = match known {
-            Some((_, place)) => *place,
-            None => {
-                if let Some((type_byte, value)) = sent {
-                    check_value(type_byte, value, DEPTH_MAX - 1)?;
-                }
-                let meta = sent.map(normalised);
-                let place = *self.by_meta.entry(meta).or_insert_with_key(|meta| {
-                    series.push(Series {
-                        meta: meta.clone(),
-                        measurements: Vec::new(),
-                    });
-                    series.len() - 1
-                });
-                self.by_sent.insert(hash, (sent, place));
-                place
-            }
-        };
-        self.latest = Some((sent, place));
-        Ok(place)
-    }
-}
-
-/// What a field is to a measurement.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Time,
-    Meta,
-    Id,
-    Other,
-}
-
-struct Name {
-    role: Role,
-    /// The latest document that has it, counted from 1.
-    seen: usize,
-}
-
-struct Found<'a> {
-    time_ms: i64,
-    meta: Sent<'a>,
-    has_id: bool,
-}
-
-/// Reads documents one after another, of which most have the names of the one before.
-struct Reader<'r> {
-    reading: &'r Reading<'r>,
-    fields: Fields,
-    names: Vec<Name>,
-    numbers: HashMap<Box<[u8]>, u32>,
-    /// The names of the document before, in its order.
-    layout: Vec<u32>,
-    number: usize,
-    buffer_bytes: usize,
-    seconds: u32,
-}
-
-impl<'r> Reader<'r> {
-    fn new(reading: &'r Reading<'r>, buffer_bytes: usize) -> Self {
-        Self {
-            reading,
-            fields: Fields::default(),
-            names: Vec::new(),
-            numbers: HashMap::new(),
-            layout: Vec::new(),
-            number: 0,
-            buffer_bytes,
-            seconds: object_id::now_seconds(),
-        }
-    }
-
-    /// Checks a document wholly, its meta value excepted, and keeps its fields; of each name the first counts.
-    fn read<'a>(&mut self, document: &'a [u8], start: usize) -> Result<Found<'a>, (i32, String)> {
-        let invalid = |malformed: Malformed| (INVALID_BSON, malformed.0.to_owned());
-        if document.len() > self.reading.bytes_max {
-            return Err((
-                TOO_LARGE,
-                format!(
-                    "a measurement of {} bytes does not fit into a bucket",
-                    document.len()
-                ),
-            ));
-        }
-        self.number += 1;
-        let mut time = None;
-        let mut meta = None;
-        let mut has_id =
-            self.reading.time_field == b"_id" || self.reading.meta_field == Some(&b"_id"[..]);
-        let mut rest = document.get(4..document.len() - 1).unwrap_or_default();
-        let mut slot = 0;
-        while let Some((&type_byte, after)) = rest.split_first() {
-            let (name, body) = self.name(slot, after).map_err(invalid)?;
-            slot += 1;
-            let length = value_length(type_byte, body).map_err(invalid)?;
-            let Some((value, next)) = body.split_at_checked(length) else {
-                return Err(invalid(Malformed("an element is cut short")));
-            };
-            rest = next;
-            let known = &mut self.names[name as usize];
-            let again = known.seen == self.number;
-            known.seen = self.number;
-            if known.role == Role::Meta && !again {
-                meta = Some((type_byte, value));
-                continue;
-            }
-            check_value(type_byte, value, DEPTH_MAX - 1).map_err(invalid)?;
-            if again {
-                continue;
-            }
-            match known.role {
-                Role::Time => time = Some((type_byte, value)),
-                Role::Id => has_id = true,
-                _ => {}
-            }
-            // What is left of the document ends one byte before the document does.
-            let offset = document.len() - 1 - next.len() - length;
-            self.fields.parts.push(Part {
-                name,
-                kind: type_byte,
-                start: (start + offset) as u32,
-                length: length as u32,
-            });
-        }
-        match time {
-            Some((kind::DATE, value)) => Ok(Found {
-                time_ms: i64::from_le_bytes(fixed(value).map_err(invalid)?),
-                meta,
-                has_id,
-            }),
-            _ => Err((
-                BAD_VALUE,
-                format!(
-                    "'{}' must be present and contain a valid BSON UTC datetime value",
-                    String::from_utf8_lossy(self.reading.time_field)
-                ),
-            )),
-        }
-    }
-
-    /// Number of the name that the bytes begin with, and the bytes behind it.
-    #[inline]
-    fn name<'a>(&mut self, slot: usize, after: &'a [u8]) -> Result<(u32, &'a [u8]), Malformed> {
-        if let Some(expected) = self.layout.get(slot) {
-            let name = &self.fields.names[*expected as usize];
-            if let Some(body) = after.strip_prefix(&name[..]) {
-                return Ok((*expected, body));
-            }
-        }
-        let (name, body) = split_cstring(after)?;
-        let number = match self.numbers.get(name) {
-            Some(number) => *number,
-            None => self.new_name(name)?,
-        };
-        match self.layout.get_mut(slot) {
-            Some(place) => *place = number,
-            None => self.layout.push(number),
-        }
-        Ok((number, body))
-    }
-
-    fn new_name(&mut self, name: &[u8]) -> Result<u32, Malformed> {
-        if !name.is_ascii() && std::str::from_utf8(name).is_err() {
-            return Err(Malformed("text is not UTF-8"));
-        }
-        let number = self.names.len() as u32;
-        let role = if name == self.reading.time_field {
-            Role::Time
-        } else if Some(name) == self.reading.meta_field {
-            Role::Meta
-        } else if name == b"_id" {
-            Role::Id
-        } else {
-            Role::Other
-        };
-        self.names.push(Name { role, seen: 0 });
-        self.numbers.insert(name.into(), number);
-        self.fields.names.push([name, b"\0"].concat().into());
-        Ok(number)
-    }
-
-    /// Gives the measurement whose fields begin here an `_id` in front.
-    fn make_id(&mut self, first_part: usize) {
-        let name = match self.numbers.get(&b"_id"[..]) {
-            Some(number) => *number,
-            // Three letters of ASCII are never refused.
-            None => self.new_name(b"_id").unwrap_or_default(),
-        };
-        let part = Part {
-            name,
-            kind: kind::OBJECT_ID,
-            start: (self.buffer_bytes + self.fields.made.len()) as u32,
-            length: 12,
-        };
-        let id = object_id::generate(self.seconds);
-        self.fields.made.extend_from_slice(&id);
-        self.fields.parts.insert(first_part, part);
-    }
-}
-
-/// Type byte and value, the fields of every object in it sorted by name.
-fn normalised((type_byte, value): (u8, &[u8])) -> Vec<u8> {
-    let mut out = Vec::with_capacity(value.len() + 1);
-    out.push(type_byte);
-    if normalise(type_byte, value, &mut out).is_err() {
-        // Validated before, so this is not met; the value as sent is a series of its own.
-        out.truncate(1);
-        out.extend_from_slice(value);
-    }
-    out
-}
-
-fn normalise(type_byte: u8, value: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
-    if type_byte != kind::OBJECT && type_byte != kind::ARRAY {
-        out.extend_from_slice(value);
-        return Ok(());
-    }
-    let mut fields = elements(value)?.collect::<Result<Vec<_>, _>>()?;
-    if type_byte == kind::OBJECT {
-        fields.sort_by(|one, other| one.name.cmp(other.name));
-    }
-    let begun = begin(out);
-    for field in fields {
-        header(out, field.kind, field.name);
-        normalise(field.kind, field.value, out)?;
-    }
-    end(out, begun);
-    Ok(())
 }
 
 #[cfg(test)]

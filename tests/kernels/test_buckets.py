@@ -333,3 +333,73 @@ def test_strings_are_compared_by_the_collation_of_the_collection() -> None:
     again = BucketBuilder.from_document(kept, "t", upper)
     fill(again, run_of(at(4, x="a")))
     assert decode(again.document())["control"]["min"]["x"] == "a"
+
+
+@st.composite
+def raw_measurements(draw: st.DrawFn) -> list[bytes]:
+    """Raw documents of which neighbours are often alike: names come twice or are long, types change, some are malformed."""
+    names = st.lists(st.sampled_from(["_id", "m", "t", "a", "b", "x" * 15, "x" * 16, "y" * 40]), max_size=6)
+    layouts = draw(st.lists(names, min_size=1, max_size=3))
+    found = []
+    for _ in range(draw(st.integers(1, 10))):
+        layout = draw(st.sampled_from(layouts))
+        elements = []
+        for name in ["t", *layout] if draw(st.booleans()) else [*layout, "t"]:
+            value: Any = draw(st.sampled_from([1, 2.5, "text", Int64(7), True, None, {"a": 1}, [1, 2], "é"]))
+            if name == "t" and draw(st.integers(0, 9)):
+                value = DatetimeMS(START + draw(st.integers(0, SPAN - 1)))
+            elements.append(encode({name: value})[4:-1])
+        raw = b"".join(elements)
+        raw = (len(raw) + 5).to_bytes(4, "little") + raw + b"\0"
+        if not draw(st.integers(0, 9)):
+            at = draw(st.integers(4, len(raw) - 2))
+            raw = raw[:at] + bytes([raw[at] ^ 0x81]) + raw[at + 1 :]
+        found.append(raw)
+    return found
+
+
+def taken_apart(raws: list[bytes]) -> tuple[dict[int, tuple[bytes | None, int, bytes]], list[tuple[int, int, str]]]:
+    """Of each measurement its series, its time and its document; and what is refused."""
+    parts = partition(b"".join(raws), "t", "m")
+    found = {}
+    for run in parts.runs:
+        for position, index in enumerate(run.indices()):
+            document = run.document(position)
+            if not raws[index].count(b"_id\0"):
+                # A new one was made.
+                assert document[4:9] == b"\x07_id\0"
+                document = document[21:]
+            found[index] = (run.meta, run.time_ms(position), document)
+    return found, parts.errors
+
+
+@given(raws=raw_measurements())
+def test_what_stands_beside_a_measurement_changes_nothing(raws: list[bytes]) -> None:
+    found, errors = taken_apart(raws)
+    for index, raw in enumerate(raws):
+        alone, refused = taken_apart([raw])
+        assert alone.get(0) == found.get(index)
+        assert [row[1:] for row in refused] == [row[1:] for row in errors if row[0] == index]
+
+
+@given(documents=measurements(), data=st.data())
+def test_how_measurements_are_batched_changes_nothing(documents: list[dict[str, Any]], data: st.DataObject) -> None:
+    documents = accepted(documents)
+    at_once, bit_by_bit = builder(), builder()
+    assert fill(at_once, run_of(documents)) == len(documents)
+    start = 0
+    while start < len(documents):
+        stop = data.draw(st.integers(start + 1, len(documents)))
+        assert fill(bit_by_bit, run_of(documents[start:stop])) == stop - start
+        start = stop
+    assert bit_by_bit.document() == at_once.document()
+    assert (bit_by_bit.count, bit_by_bit.size_bytes) == (at_once.count, at_once.size_bytes)
+
+
+def test_a_batch_may_begin_within_a_buffer() -> None:
+    raws = [encode({"t": DatetimeMS(START + number), "m": "a"}) for number in range(3)]
+    parts = partition(b"head" + b"".join(raws), "t", "m", start=4)
+    assert (parts.count, parts.measurements, parts.errors) == (3, 3, [])
+    with pytest.raises(ValueError):
+        partition(b"head" + b"".join(raws), "t", "m", start=5)
+    assert partition(b"".join(raws), "t", "m", start=1000).count == 0

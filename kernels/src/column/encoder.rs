@@ -44,6 +44,7 @@ impl ColumnEncoder {
     }
 
     /// Adds a value, given as BSON without its name. A value that is not valid BSON is refused, and nothing is changed.
+    #[inline]
     pub fn append(&mut self, kind: u8, value: &[u8]) -> Result<(), ColumnError> {
         check_value(kind, value)?;
         if is_container(kind) {
@@ -109,8 +110,11 @@ impl ColumnEncoder {
         self.sink.bytes.len() + waiting + 2
     }
 
+    #[inline]
     fn append_scalar(&mut self, kind: u8, value: &[u8]) -> Result<(), ColumnError> {
-        self.end_section()?;
+        if self.section.is_some() {
+            self.end_section()?;
+        }
         self.stream.append(kind, value, &mut self.sink);
         Ok(())
     }

@@ -39,6 +39,7 @@ pub const BINARY_HEADER: usize = 5;
 const WIDE_BYTES_MAX: usize = 16;
 
 /// An unsigned number for a signed one, small if it is near 0.
+#[inline]
 pub fn zigzag(delta: i64) -> u64 {
     (delta << 1 ^ delta >> 63) as u64
 }
@@ -60,6 +61,7 @@ pub fn unzigzag_wide(number: u128) -> i128 {
 }
 
 /// The number of a value of 64 bits or less, or of an object id; 0 if the value is cut short.
+#[inline]
 pub fn narrow_number(type_byte: u8, value: &[u8]) -> i64 {
     match type_byte {
         kind::BOOL => i64::from(value.first().is_some_and(|byte| *byte != 0)),

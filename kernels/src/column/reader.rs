@@ -97,6 +97,7 @@ fn split_value(type_byte: u8, body: &[u8]) -> Result<(&[u8], &[u8]), ColumnError
 }
 
 /// Fails unless the bytes are one whole value of the type.
+#[inline]
 pub fn check_value(type_byte: u8, value: &[u8]) -> Result<(), ColumnError> {
     if elements::value_length(type_byte, value)? != value.len() {
         return Err(ColumnError::InvalidValue("a value's length is wrong"));
@@ -104,6 +105,7 @@ pub fn check_value(type_byte: u8, value: &[u8]) -> Result<(), ColumnError> {
     check_end(type_byte, value)
 }
 
+#[inline]
 fn check_end(type_byte: u8, value: &[u8]) -> Result<(), ColumnError> {
     let ended = match type_byte {
         kind::STRING | kind::CODE | kind::SYMBOL | kind::OBJECT | kind::ARRAY => {

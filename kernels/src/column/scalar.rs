@@ -51,6 +51,7 @@ impl ScalarEncoder {
     }
 
     /// Adds a value whose bytes are whole.
+    #[inline]
     pub fn append(&mut self, kind: u8, value: &[u8], sink: &mut Sink) {
         if self.kind != Some(kind) || !self.append_delta(kind, value, sink) {
             self.flush(sink);
@@ -85,11 +86,9 @@ impl ScalarEncoder {
     pub fn flush_copy(&self, sink: &mut Sink) {
         let high = self.control();
         self.narrow
-            .clone()
-            .flush(&mut |block, span| sink.block(high, block, span.slots()));
+            .flush_copy(&mut |block, span| sink.block(high, block, span.slots()));
         self.wide
-            .clone()
-            .flush(&mut |block, span| sink.block(high, block, span.slots()));
+            .flush_copy(&mut |block, span| sink.block(high, block, span.slots()));
     }
 
     /// Bytes that [`ScalarEncoder::flush`] adds at most.
@@ -131,6 +130,7 @@ impl ScalarEncoder {
     }
 
     /// Adds a value of the type of the one before; false, and nothing done, if it takes a literal.
+    #[inline]
     fn append_delta(&mut self, kind: u8, value: &[u8], sink: &mut Sink) -> bool {
         match &mut self.state {
             State::Repeat => {

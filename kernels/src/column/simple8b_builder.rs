@@ -26,6 +26,7 @@ macro_rules! word {
             const ZERO: Self = 0;
             const MAX: Self = Self::MAX;
 
+            #[inline]
             fn bit_length(self) -> u32 {
                 Self::BITS - self.leading_zeros()
             }
@@ -38,6 +39,7 @@ macro_rules! word {
                 self >> by
             }
 
+            #[inline]
             fn above(self) -> Self {
                 self.wrapping_add(1)
             }
@@ -138,6 +140,7 @@ impl Family {
 }
 
 /// Bits of a value in a slot without a count, where all ones are taken.
+#[inline]
 fn base_bits<T: Word>(value: T) -> u32 {
     let plain = value.bit_length();
     if plain > 64 {
@@ -219,6 +222,7 @@ impl<T: Word> Builder<T> {
     }
 
     /// Adds a value; false, and nothing done, if no block can hold it. Full blocks go to `emit`.
+    #[inline]
     pub fn append(&mut self, value: T, emit: &mut impl FnMut(u64, Span<'_, T>)) -> bool {
         if !storable(value) {
             return false;
@@ -230,6 +234,28 @@ impl<T: Word> Builder<T> {
     /// Adds a missing value.
     pub fn append_missing(&mut self, emit: &mut impl FnMut(u64, Span<'_, T>)) {
         self.add(None, emit);
+    }
+
+    /// Gives the blocks of everything that waits, and goes on as if nothing had been done.
+    pub fn flush_copy(&self, emit: &mut impl FnMut(u64, Span<'_, T>)) {
+        if self.repeated > 0 {
+            self.clone().flush(emit);
+            return;
+        }
+        let (mut rest, mut missing) = (&self.pending[..], self.missing);
+        while let Some(layout) = layout_for(self.family, rest.len()) {
+            let slots = layout.slots as usize;
+            let (now, later) = rest.split_at(slots);
+            emit(
+                block_of(self.family, layout, now, missing),
+                Span {
+                    values: now,
+                    times: 1,
+                },
+            );
+            rest = later;
+            missing = missing.checked_shr(slots as u32).unwrap_or(0);
+        }
     }
 
     /// Puts everything into blocks.
@@ -246,6 +272,7 @@ impl<T: Word> Builder<T> {
         self.pending.is_empty() || self.repeated > 0
     }
 
+    #[inline]
     fn add(&mut self, value: Option<T>, emit: &mut impl FnMut(u64, Span<'_, T>)) {
         if self.may_run() {
             if self.last == Some(value) {
@@ -257,6 +284,7 @@ impl<T: Word> Builder<T> {
         self.push(value, true, emit);
     }
 
+    #[inline]
     fn end_run(&mut self, emit: &mut impl FnMut(u64, Span<'_, T>)) {
         let Some(last) = self.last.filter(|_| self.repeated > 0) else {
             return;
@@ -278,6 +306,7 @@ impl<T: Word> Builder<T> {
         }
     }
 
+    #[inline]
     fn push(&mut self, value: Option<T>, may_run: bool, emit: &mut impl FnMut(u64, Span<'_, T>)) {
         if !self.fits(value) {
             loop {
@@ -302,6 +331,7 @@ impl<T: Word> Builder<T> {
     }
 
     /// Whether a block can hold the pending values and this one; remembers by which family.
+    #[inline]
     fn fits(&mut self, value: Option<T>) -> bool {
         let slots = self.pending.len() + 1;
         if let (0, Some(widest)) = (self.family, self.value_bits) {
@@ -312,6 +342,10 @@ impl<T: Word> Builder<T> {
                 return true;
             }
         }
+        self.fits_some_family(value, slots)
+    }
+
+    fn fits_some_family(&mut self, value: Option<T>, slots: usize) -> bool {
         let first = if self.value_bits.is_some() {
             self.family
         } else {
@@ -346,28 +380,13 @@ impl<T: Word> Builder<T> {
 
     /// Writes as many of the pending values as the last fitting family holds without an empty slot.
     fn write_block(&mut self, emit: &mut impl FnMut(u64, Span<'_, T>)) {
-        let family = &FAMILIES[self.family];
         let waiting = self.pending.len();
         debug_assert!(waiting > 0 && waiting <= SLOTS_MAX);
-        let Some(layout) = family
-            .layouts
-            .iter()
-            .find(|layout| layout.slots as usize <= waiting)
-        else {
+        let Some(layout) = layout_for(self.family, waiting) else {
             return;
         };
         let slots = layout.slots as usize;
-        let mut block = layout.tag;
-        let mut at = layout.start;
-        for (index, value) in self.pending[..slots].iter().enumerate() {
-            let slot = if self.missing >> index & 1 == 1 {
-                layout.missing()
-            } else {
-                family.slot(*value)
-            };
-            block |= slot << at;
-            at += layout.slot_bits();
-        }
+        let block = block_of(self.family, layout, &self.pending[..slots], self.missing);
         let last_missing = self.missing >> (slots - 1) & 1 == 1;
         self.last = Some((!last_missing).then(|| self.pending[slots - 1]));
         let span = Span {
@@ -381,7 +400,33 @@ impl<T: Word> Builder<T> {
     }
 }
 
+/// The layout of a family that so many values fill without an empty slot, and that leaves the fewest over.
+fn layout_for(family: usize, waiting: usize) -> Option<&'static Layout> {
+    let layouts = FAMILIES[family].layouts;
+    layouts
+        .iter()
+        .find(|layout| layout.slots as usize <= waiting)
+}
+
+/// The block of these values, of which those with their bit in `missing` are missing.
+fn block_of<T: Word>(family: usize, layout: &Layout, values: &[T], missing: u64) -> u64 {
+    let family = &FAMILIES[family];
+    let mut block = layout.tag;
+    let mut at = layout.start;
+    for (index, value) in values.iter().enumerate() {
+        let slot = if missing >> index & 1 == 1 {
+            layout.missing()
+        } else {
+            family.slot(*value)
+        };
+        block |= slot << at;
+        at += layout.slot_bits();
+    }
+    block
+}
+
 /// Whether some family has a slot wide enough.
+#[inline]
 fn storable<T: Word>(value: T) -> bool {
     if value == T::MAX {
         return false;
