@@ -86,7 +86,7 @@ class Groups:
     def __init__(self, options: TimeseriesOptions, limits: Limits, active: Set[bytes]) -> None:
         self._options = options
         self._limits = limits
-        self.active = active
+        self._active = active
         self._waiting: OrderedDict[bytes, _Group] = OrderedDict()
         self._bytes = 0
 
@@ -97,7 +97,7 @@ class Groups:
             count, _, closed, min_ms, max_ms = bucket_summary(raw, self._options.time_field)
         except BucketError:
             return
-        taken = not closed and packs.may_be_packed(record_key, raw) and record_key[1:] not in self.active
+        taken = not closed and packs.may_be_packed(record_key, raw) and record_key[1:] not in self._active
         full = count >= self._limits.count_max or len(raw) >= self._limits.size_max
         group = self._waiting.get(meta)
         if group is not None and not (taken and not full and self._fits(group, count, min_ms, max_ms, len(raw))):
@@ -158,11 +158,11 @@ class Merger:
         buckets, options = self._buckets(), collection.timeseries
         if buckets is None or options is None or not self._enabled():
             return 0
+        # One that becomes active meanwhile is told by its bytes, or tells by itself that it was changed.
         groups = Groups(options, buckets.limits, buckets.active_ids(collection))
         resume: bytes | None = low
         gone = 0
         while resume is not None:
-            groups.active = buckets.active_ids(collection)
             merges, resume = await asyncio.to_thread(self._read, collection, options, buckets.limits, groups, resume)
             for some in _portions(merges):
                 done = await self._commit(collection, some)

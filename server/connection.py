@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _WAITING_MESSAGES_MAX: Final = 16
 _LARGE_BYTES: Final = 64 * 1024
 """From here on a message needs room before it is read."""
+_SLOW_BYTES: Final = 512 * 1024
+"""From here on a message is compressed and decompressed beside the event loop."""
 _WRITE_BUFFER_BYTES: Final = 1024 * 1024
 _PLAIN_INSERTS_MAX: Final = 4
 """So many inserts of one connection are under way at a time."""
@@ -331,7 +333,10 @@ class Connection(asyncio.Protocol):
         # A small message may hold a large one: those that are unpacked at one time have a limit of their own.
         await self._connections.unpacking(claimed)
         try:
-            raw, compressor = decompress(raw, context.client.compressors)
+            if claimed >= _SLOW_BYTES:
+                raw, compressor = await asyncio.to_thread(decompress, raw, context.client.compressors)
+            else:
+                raw, compressor = decompress(raw, context.client.compressors)
             if compressor.name in counters.compression:
                 counters.compression[compressor.name].decompressor_in += outer_bytes
                 counters.compression[compressor.name].decompressor_out += len(raw)
@@ -407,7 +412,11 @@ class Connection(asyncio.Protocol):
         counters.bytes_out += len(reply)
         if compressed and compressor is not None:
             plain_bytes = len(reply)
-            reply = compress(reply, compressor)
+            if plain_bytes >= _SLOW_BYTES:
+                # Others get their turn meanwhile.
+                reply = await asyncio.to_thread(compress, reply, compressor)
+            else:
+                reply = compress(reply, compressor)
             if compressor.name in counters.compression:
                 counters.compression[compressor.name].compressor_in += plain_bytes
                 counters.compression[compressor.name].compressor_out += len(reply)
