@@ -32,6 +32,7 @@ class Collection:
         options: as `listCollections` shows them.
         indexes: oldest first; the index on `_id`, where there is one, is the first.
         flags: what the server has learned of the data (`mayHaveExtendedRange`, `bucketingChanged` …).
+        heads: whether of buckets in packs those who read want no columns, since they take them from the pack; see `packs`.
     """
 
     namespace: Namespace
@@ -41,6 +42,7 @@ class Collection:
     options: Document = field(default_factory=dict)
     indexes: tuple[IndexSpec, ...] = ()
     flags: Document = field(default_factory=dict)
+    heads: bool = False
 
     @property
     def is_view(self) -> bool:

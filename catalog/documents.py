@@ -221,7 +221,7 @@ def remove(transaction: Transaction, collection: Collection, record_key: bytes, 
 def fetch(snapshot: Snapshot, collection: Collection, record_key: bytes) -> bytes | None:
     """The document of a record key."""
     if collection.packed:
-        return packs.fetch(snapshot, number_key(collection.id), record_key)
+        return packs.fetch(snapshot, number_key(collection.id), record_key, heads=collection.heads)
     return snapshot.get("records", number_key(collection.id) + record_key)
 
 
@@ -282,7 +282,7 @@ def scan(
     if snapshot.reads is not None:
         snapshot.reads.add(prefix)
     if collection.packed:
-        yield from packs.scan(snapshot, prefix, start, stop, reverse=reverse)
+        yield from packs.scan(snapshot, prefix, start, stop, reverse=reverse, heads=collection.heads)
         return
     skip = len(prefix)
     for key, raw in snapshot.scan("records", start, stop, reverse=reverse):

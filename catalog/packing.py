@@ -19,7 +19,7 @@ from . import packs
 from .catalog import Catalog
 from .collections import Collection
 from .merging import Merger
-from .packs import Members
+from .packs import Rows
 
 PASS_MS: Final = 5000
 """So long between two looks for what can be packed."""
@@ -58,7 +58,7 @@ class Step:
         resume: where to go on; None at the end.
     """
 
-    made: list[tuple[bytes, Members]] = field(default_factory=list)
+    made: list[tuple[bytes, Rows]] = field(default_factory=list)
     skipped: bytes | None = None
     resume: bytes | None = None
 
@@ -182,7 +182,7 @@ class Packer:
         """Read on from a record key, and make packs; on a thread of its own."""
         prefix = number_key(collection.id)
         step = Step()
-        run: Members = []
+        run: Rows = []
         raw_bytes = read_bytes = 0
         last = b""
 
@@ -237,7 +237,7 @@ class Packer:
         return packed
 
 
-def _share(run: Members) -> Members:
+def _share(run: Rows) -> Rows:
     """As many from the first as make a pack, and at least one."""
     total = 0
     for number, (_, raw) in enumerate(run[: packs.COUNT_MAX]):

@@ -627,6 +627,69 @@ class RowArray:
         """
 
 @final
+class BucketPack:
+    """A pack of buckets, read; see `make_pack`.
+
+    What buckets are given as to functions that unpack them may be heads from here: bytes of a class of their own with the
+    attributes `pack` and `number`.
+    """
+
+    def __init__(self, heads: bytes, body: bytes) -> None:
+        """Read a pack.
+
+        Raises:
+            ValueError: it is not what `make_pack` made.
+        """
+
+    def __len__(self) -> int: ...
+    @property
+    def held_bytes(self) -> int:
+        """About the memory that it takes when all of it has been read."""
+
+    def heads(self) -> list[bytes]:
+        """The documents of the buckets without `data`, in order."""
+
+    def document(self, number: int) -> bytes:
+        """The document of a bucket, as it was given to `make_pack`.
+
+        Raises:
+            ValueError: it is not what `make_pack` made.
+        """
+
+def make_pack(documents: Sequence[bytes]) -> tuple[bytes, bytes] | None:
+    """Keep buckets by columns: heads, which are to be compressed, and a body, which is so already.
+
+    None where one of them is not of the form that an insert gives a bucket. Lets other threads run.
+    """
+
+@final
+class BucketTotals:
+    """What buckets tell of themselves without their columns, a row for each."""
+
+    def __init__(self, buckets: Sequence[bytes], time_field: str, sums: Sequence[str], extremes: Sequence[str]) -> None:
+        """Ask for sums and extremes of fields; heads of packs tell them, documents do not.
+
+        Raises:
+            BucketError: a bucket is not well formed.
+        """
+
+    @property
+    def counts(self) -> NDArray[np.uint64]:
+        """Measurements of each bucket."""
+
+    @property
+    def fits(self) -> NDArray[np.bool_]:
+        """Which buckets tell all that was asked for."""
+
+    @property
+    def time_bounds(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """As `BucketColumns.time_bounds`."""
+
+    @property
+    def metas(self) -> list[bytes | None]:
+        """As `BucketColumns.metas`."""
+
+@final
 class BucketColumns:
     """The columns of many buckets, one bucket after the other. Made by `unpack_columns`."""
 
@@ -734,6 +797,16 @@ class GroupSums:
     def add_constant(self, runs: GroupRuns, value: int) -> None:
         """Take a whole number for every row."""
 
+    def add_totals(self, runs: GroupRuns, totals: BucketTotals, field: str) -> None:
+        """Take what buckets tell of a field; the rows of the runs are buckets.
+
+        Raises:
+            KeyError: the field was not asked for.
+        """
+
+    def add_constant_totals(self, runs: GroupRuns, totals: BucketTotals, value: int) -> None:
+        """Take a whole number for every measurement; the rows of the runs are buckets."""
+
     def kept(self, slot: int) -> tuple[str, bool, list[float], float, bool, int]:
         """Sum of the whole numbers, whether any was wide, doubles whose exact sum is that of the finite doubles, the sum of
         the others, whether there was any double, and how many numbers there were."""
@@ -769,6 +842,9 @@ class GroupExtremes:
 
     def add_doubles(self, runs: GroupRuns, values: NDArray[np.float64], present: NDArray[np.bool_] | None) -> None:
         """Take doubles. Lets other threads run."""
+
+    def add_totals(self, runs: GroupRuns, totals: BucketTotals, field: str) -> None:
+        """As `GroupSums.add_totals`."""
 
     def results(self, start: int, stop: int) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64]]:
         """Of each slot the type byte (0 where it has no value), and the value where it is whole or a double."""

@@ -4,6 +4,7 @@
 use crate::column::ColumnDecoder;
 use crate::columns::Data;
 use crate::elements::{elements, kind, Element, Elements};
+use crate::pack::{BucketSource, Pack, PackedColumn, Torn};
 use crate::unpack::{
     check_size, data_of, meta_of, packed, row_number, summary, Failure, Wanted, INVALID_COLUMN,
     ROWS_MAX,
@@ -47,11 +48,12 @@ pub struct BucketRows {
 impl BucketRows {
     /// The wanted fields of a bucket of any version.
     pub fn open(
-        bucket: &[u8],
+        source: BucketSource<'_>,
         time_field: &[u8],
         meta_field: Option<&[u8]>,
         wanted: Wanted<'_>,
     ) -> Result<Self, Failure> {
+        let bucket = source.head();
         let count = summary(bucket, time_field)?.count;
         if count > ROWS_MAX {
             return Err(Failure::new(
@@ -59,23 +61,35 @@ impl BucketRows {
                 "the bucket claims too many measurements",
             ));
         }
-        let data = data_of(bucket)?;
         let meta = meta_of(bucket, meta_field)?;
         let mut parts = Vec::new();
         let mut time = None;
         let mut timed = false;
-        for column in elements(data.value)? {
-            let column = column?;
-            if column.name == time_field {
+        let mut add = |name: &[u8], column: Given<'_>| -> Result<(), Failure> {
+            if name == time_field {
                 timed = true;
                 if wanted.has(time_field) {
                     time = Some(times(column, count)?);
                 }
-            } else if wanted.has(column.name) {
+            } else if wanted.has(name) {
                 parts.push(Part::Column {
-                    name: column.name.to_vec(),
+                    name: name.to_vec(),
                     data: values(column, count)?,
                 });
+            }
+            Ok(())
+        };
+        match source {
+            BucketSource::Stored(bucket) => {
+                for column in elements(data_of(bucket)?.value)? {
+                    let column = column?;
+                    add(column.name, Given::Element(column))?;
+                }
+            }
+            BucketSource::Packed { pack, number, .. } => {
+                for (field, name) in pack.fields_of(number) {
+                    add(name, Given::Packed(pack, number, field))?;
+                }
             }
         }
         if !timed {
@@ -201,8 +215,16 @@ fn each(parts: &[Part], count: usize) -> Result<Layout, Failure> {
     Ok(Layout::Each { ends })
 }
 
+/// Where a column is.
+#[derive(Clone, Copy)]
+enum Given<'a> {
+    Element(Element<'a>),
+    /// By the numbers of bucket and field.
+    Packed(&'a Pack, usize, usize),
+}
+
 /// The times, one of which every measurement has.
-fn times(column: Element<'_>, count: usize) -> Result<Data, Failure> {
+fn times(column: Given<'_>, count: usize) -> Result<Data, Failure> {
     let data = values(column, count)?;
     if data.complete() {
         return Ok(data);
@@ -214,11 +236,19 @@ fn times(column: Element<'_>, count: usize) -> Result<Data, Failure> {
 }
 
 /// The values of a column.
-fn values(column: Element<'_>, count: usize) -> Result<Data, Failure> {
-    if column.kind == kind::OBJECT {
-        return plain(column, count);
-    }
-    let bytes = packed(column)?;
+fn values(column: Given<'_>, count: usize) -> Result<Data, Failure> {
+    let bytes = match column {
+        Given::Element(column) if column.kind == kind::OBJECT => return plain(column, count),
+        Given::Element(column) => packed(column)?,
+        Given::Packed(pack, bucket, field) => match pack.column(bucket, field)?.ok_or(Torn)? {
+            PackedColumn::Raw(bytes) => bytes,
+            coded @ PackedColumn::Coded(_) => {
+                let mut data = Data::Missing(0);
+                data.add_packed(&coded, count)?;
+                return Ok(data);
+            }
+        },
+    };
     // One value after the other where the types change, and to tell what is wrong with a column.
     Data::of_column(bytes, count).map_or_else(|| singly(bytes, count), Ok)
 }
@@ -278,6 +308,7 @@ fn next_row<'a>(rest: &mut Elements<'a>) -> Result<Option<(usize, Element<'a>)>,
 #[cfg(test)]
 mod tests {
     use super::BucketRows;
+    use crate::pack::BucketSource;
     use crate::unpack::{summary, Wanted};
 
     /// `{control: {version: 1, min: {t: date 0}, max: {t: date 1}}, data: {t: {"0": date 0, "1": date 1}, a: {"1": null}}}`.
@@ -321,7 +352,8 @@ mod tests {
     fn plain_rows_come_back() {
         let bucket = plain_bucket();
         let all = Wanted::Exclude(&[]);
-        let found = BucketRows::open(&bucket, b"t", Some(b"m"), all).expect("well formed");
+        let found = BucketRows::open(BucketSource::Stored(&bucket), b"t", Some(b"m"), all)
+            .expect("well formed");
         assert_eq!(
             documents(&found),
             [
@@ -343,7 +375,9 @@ mod tests {
                 let mut changed = bucket.clone();
                 changed[position] = value;
                 for wanted in [Wanted::Include(&[]), Wanted::Exclude(&[])] {
-                    if let Ok(rows) = BucketRows::open(&changed, b"t", None, wanted) {
+                    if let Ok(rows) =
+                        BucketRows::open(BucketSource::Stored(&changed), b"t", None, wanted)
+                    {
                         documents(&rows);
                     }
                 }

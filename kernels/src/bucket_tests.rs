@@ -6,6 +6,7 @@ use crate::bucket_rows::BucketRows;
 use crate::columns::Columns;
 use crate::elements::kind;
 use crate::lot::Lot;
+use crate::pack::BucketSource::Stored;
 use crate::partition::{partition, Batch, Reading};
 use crate::unpack::Wanted;
 use crate::writer::{begin, begin_named, date, element, end, int32};
@@ -130,14 +131,16 @@ fn no_changed_byte_makes_it_panic() {
                     let _ = bucket.document();
                 }
                 let all = Wanted::Exclude(&[]);
-                if let Ok(rows) = BucketRows::open(&changed, b"t", Some(b"m"), all) {
+                if let Ok(rows) = BucketRows::open(Stored(&changed), b"t", Some(b"m"), all) {
                     let mut out = Vec::new();
                     for row in 0..rows.len().min(20) {
                         rows.write(row, &mut out);
                         assert_eq!(out.len(), rows.before(row + 1));
                     }
                 }
-                if let Ok(columns) = Columns::unpack(&[&changed, &stored], b"t", None) {
+                if let Ok(columns) =
+                    Columns::unpack(&[Stored(&changed), Stored(&stored)], b"t", None)
+                {
                     let mut out = Vec::new();
                     for row in 0..columns.rows().min(20) {
                         columns.write_row(row, Some(b"m"), &mut 0, &mut out);

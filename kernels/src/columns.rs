@@ -1,10 +1,11 @@
 //! The columns of many buckets, one after the other, as typed arrays; and rows built from them again.
 
 use crate::column::{
-    decode_f64, decode_i64, decode_object_ids, decode_strings, ColumnDecoder, StringDictionary,
-    Uniform, MISSING_CODE,
+    decode_f64, decode_i64, decode_object_ids, decode_strings, double, ColumnDecoder,
+    StringDictionary, Uniform, MISSING_CODE,
 };
 use crate::elements::{elements, find, kind, Element};
+use crate::pack::{id_of, BucketSource, Kind, PackedColumn, Torn};
 use crate::unpack::{check_size, packed, row_number, summary, Failure, ROWS_MAX};
 use crate::writer::{begin, element, end, header};
 use std::collections::HashMap;
@@ -61,7 +62,7 @@ pub struct Columns {
 impl Columns {
     /// The named fields of the buckets, or all that occur.
     pub fn unpack(
-        buckets: &[&[u8]],
+        buckets: &[BucketSource<'_>],
         time_field: &[u8],
         fields: Option<&[String]>,
     ) -> Result<Self, Failure> {
@@ -83,7 +84,7 @@ impl Columns {
             }
         }
         for bucket in buckets {
-            columns.add(bucket, fields.is_none(), &mut places)?;
+            columns.add(*bucket, fields.is_none(), &mut places)?;
         }
         Ok(columns)
     }
@@ -106,10 +107,11 @@ impl Columns {
 
     fn add(
         &mut self,
-        bucket: &[u8],
+        source: BucketSource<'_>,
         every: bool,
         places: &mut HashMap<Vec<u8>, usize>,
     ) -> Result<(), Failure> {
+        let bucket = source.head();
         let summary = summary(bucket, &self.time_field)?;
         let count = summary.count;
         if count > ROWS_MAX {
@@ -118,7 +120,21 @@ impl Columns {
         let meta = find(bucket, b"meta")?.map(|meta| [&[meta.kind], meta.value].concat());
         let total = self.rows() + count;
         let mut order = Vec::new();
-        if let Some(data) = find(bucket, b"data")?.filter(|data| data.kind == kind::OBJECT) {
+        if let BucketSource::Packed { pack, number, .. } = source {
+            for (field, name) in pack.fields_of(number) {
+                let place = match places.get(name) {
+                    Some(place) => *place,
+                    None if every => self.place(name, places),
+                    None => continue,
+                };
+                order.push(place);
+                if let (Some(data), Some(column)) =
+                    (self.data.get_mut(place), pack.column(number, field)?)
+                {
+                    data.add_packed(&column, count)?;
+                }
+            }
+        } else if let Some(data) = find(bucket, b"data")?.filter(|data| data.kind == kind::OBJECT) {
             for column in elements(data.value)? {
                 let column = column?;
                 let place = match places.get(column.name) {
@@ -193,6 +209,13 @@ impl Columns {
     }
 }
 
+fn note_present(present: &mut Vec<u8>, gaps: Option<Vec<u8>>, count: usize) {
+    match gaps {
+        Some(gaps) => present.extend(gaps),
+        None => present.resize(present.len() + count, 1),
+    }
+}
+
 impl Data {
     fn len(&self) -> usize {
         match self {
@@ -235,7 +258,12 @@ impl Data {
             self.turn_raw()?;
             return self.add_plain(column, before, count);
         }
-        let bytes = packed(column)?;
+        self.add_column(packed(column)?, count)
+    }
+
+    /// Adds the `count` entries of a column's bytes.
+    fn add_column(&mut self, bytes: &[u8], count: usize) -> Result<(), Failure> {
+        let before = self.len();
         if !self.add_typed(bytes, count)? {
             self.turn_raw()?;
             self.add_raw(bytes, count)?;
@@ -245,6 +273,76 @@ impl Data {
                 6067601,
                 "a column of the bucket has fewer entries than control.count says",
             ));
+        }
+        Ok(())
+    }
+
+    /// Adds the `count` entries of a column in a pack.
+    pub fn add_packed(&mut self, column: &PackedColumn<'_>, count: usize) -> Result<(), Failure> {
+        let coded = match column {
+            PackedColumn::Raw(bytes) => return self.add_column(bytes, count),
+            PackedColumn::Coded(coded) => coded,
+        };
+        let before = self.len();
+        if let Self::Missing(rows) = self {
+            let present = vec![0; *rows];
+            *self = match coded.kind {
+                Kind::Double(_) => Self::Double {
+                    values: vec![0.0; *rows],
+                    present,
+                },
+                Kind::Whole(kind) => Self::Whole {
+                    kind,
+                    values: vec![0; *rows],
+                    present,
+                },
+                Kind::Id(_) => Self::Ids {
+                    values: vec![[0; 12]; *rows],
+                    present,
+                },
+            };
+        }
+        match (&mut *self, coded.kind) {
+            (Self::Double { values, present }, Kind::Double(scale)) => {
+                values.reserve(count);
+                let factor = double::factor(usize::from(scale));
+                let gaps = match factor {
+                    Some(1.0) => coded.values(values, |number| number as f64),
+                    Some(factor) => coded.values(values, |number| number as f64 / factor),
+                    None => coded.values(values, |number| f64::from_bits(number as u64)),
+                }?;
+                note_present(present, gaps, count);
+            }
+            (
+                Self::Whole {
+                    kind,
+                    values,
+                    present,
+                },
+                Kind::Whole(own),
+            ) if *kind == own => {
+                let gaps = coded.values(values, |number| number)?;
+                note_present(present, gaps, count);
+            }
+            (Self::Ids { values, present }, Kind::Id(process)) => {
+                let gaps = coded.values(values, |number| id_of(number, process))?;
+                note_present(present, gaps, count);
+            }
+            _ => {
+                self.turn_raw()?;
+                let mut own = Self::Missing(0);
+                own.add_packed(column, count)?;
+                if let Self::Raw { bytes, ends } = self {
+                    for row in 0..own.len() {
+                        own.write_bare(row, bytes);
+                        ends.push(bytes.len());
+                    }
+                    check_size(bytes.len())?;
+                }
+            }
+        }
+        if self.len() != before + count {
+            return Err(Torn.into());
         }
         Ok(())
     }

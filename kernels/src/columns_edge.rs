@@ -1,6 +1,8 @@
 //! The edge to Python of the columns of many buckets.
 
 use crate::columns::{Columns, Data};
+use crate::pack::edge::Given;
+use crate::pack::BucketSource;
 use crate::rows::{Block, Part};
 use crate::rows_edge::RowBlock;
 use crate::unpack::{check_size, Failure};
@@ -207,12 +209,13 @@ impl BucketColumns {
 #[pyo3(signature = (buckets, time_field, fields = None))]
 fn unpack_columns(
     py: Python<'_>,
-    buckets: Vec<Bound<'_, PyBytes>>,
+    buckets: Given<'_>,
     time_field: &str,
     fields: Option<Vec<String>>,
 ) -> PyResult<BucketColumns> {
-    let raws: Vec<&[u8]> = buckets.iter().map(|bucket| bucket.as_bytes()).collect();
-    let columns = py.detach(|| Columns::unpack(&raws, time_field.as_bytes(), fields.as_deref()))?;
+    let sources = buckets.sources();
+    let columns =
+        py.detach(|| Columns::unpack(&sources, time_field.as_bytes(), fields.as_deref()))?;
     Ok(BucketColumns { columns })
 }
 
@@ -220,17 +223,18 @@ fn unpack_columns(
 #[pyfunction]
 fn unpack_columns_beside(
     py: Python<'_>,
-    buckets: Vec<Bound<'_, PyBytes>>,
+    buckets: Given<'_>,
     time_field: &str,
     fields: Vec<String>,
     threads: usize,
 ) -> PyResult<Vec<BucketColumns>> {
-    let raws: Vec<&[u8]> = buckets.iter().map(|bucket| bucket.as_bytes()).collect();
-    let share = raws.len().div_ceil(threads.clamp(1, 64)).max(1);
-    let unpack = |raws: &[&[u8]]| Columns::unpack(raws, time_field.as_bytes(), Some(&fields));
+    let sources = buckets.sources();
+    let share = sources.len().div_ceil(threads.clamp(1, 64)).max(1);
+    let unpack =
+        |some: &[BucketSource<'_>]| Columns::unpack(some, time_field.as_bytes(), Some(&fields));
     let parts: Vec<Result<Columns, Failure>> = py.detach(|| {
         std::thread::scope(|scope| {
-            let (own, others) = raws.split_at(share.min(raws.len()));
+            let (own, others) = sources.split_at(share.min(sources.len()));
             let beside: Vec<_> = others
                 .chunks(share)
                 .map(|part| scope.spawn(move || unpack(part)))

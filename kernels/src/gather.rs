@@ -3,6 +3,7 @@
 //! Sums of whole numbers are exact, sums of doubles are kept as a few doubles whose exact sum they are, and rounded once.
 
 use crate::elements::kind;
+use crate::pack::Totals;
 use std::cmp::Ordering;
 
 /// Rows from `start` up to and without `stop` belong to `slot`.
@@ -73,6 +74,23 @@ impl Sum {
         }
         self.partials.truncate(kept);
         self.partials.push(rest);
+    }
+
+    /// Adds what a bucket tells of so many values.
+    pub fn add_totals(&mut self, count: u64, totals: &Totals) {
+        match totals.kind {
+            kind::DOUBLE => {
+                self.any_double |= count > 0;
+                self.add_double(totals.high);
+                self.add_double(totals.low);
+            }
+            kind::INT32 | kind::INT64 => {
+                self.whole += i128::from(totals.whole);
+                self.wide |= totals.kind == kind::INT64 && count > 0;
+            }
+            _ => return,
+        }
+        self.count += count;
     }
 
     /// The doubles that together are the sum of the doubles that came.
@@ -255,7 +273,7 @@ impl Extreme {
     }
 
     /// Takes a value where it goes beyond this one in the direction wanted.
-    fn take(&mut self, value: Self, wanted: Ordering) {
+    pub fn take(&mut self, value: Self, wanted: Ordering) {
         if *self == Self::Nothing || value.order(*self) == wanted {
             *self = value;
         }

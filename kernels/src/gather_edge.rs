@@ -5,6 +5,7 @@ use crate::gather::{
     add_doubles, add_spread, add_whole, extremes_of_doubles, extremes_of_whole, within, Extreme,
     Span, Spread, Sum,
 };
+use crate::pack::edge::BucketTotals;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -155,6 +156,33 @@ impl GroupSums {
         }
     }
 
+    /// Adds what buckets tell of a field; a run's rows are buckets.
+    fn add_totals(&mut self, runs: &GroupRuns, totals: &BucketTotals, field: &str) -> PyResult<()> {
+        grow(&mut self.sums, runs.groups);
+        let told = totals.told(field)?;
+        for span in &runs.spans {
+            let rows = told.get(span.start..span.stop).unwrap_or_default();
+            if let Some(sum) = self.sums.get_mut(span.slot) {
+                rows.iter()
+                    .for_each(|one| sum.add_totals(one.count, &one.totals));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a whole number for every measurement of buckets; a run's rows are buckets.
+    fn add_constant_totals(&mut self, runs: &GroupRuns, totals: &BucketTotals, value: i64) {
+        grow(&mut self.sums, runs.groups);
+        for span in &runs.spans {
+            let counts = totals.counts.get(span.start..span.stop).unwrap_or_default();
+            if let Some(sum) = self.sums.get_mut(span.slot) {
+                let rows: u64 = counts.iter().sum();
+                sum.whole += i128::from(value) * i128::from(rows);
+                sum.count += rows;
+            }
+        }
+    }
+
     fn kept(&self, slot: usize) -> Kept {
         let sum = self.sums.get(slot).cloned().unwrap_or_default();
         (
@@ -279,6 +307,28 @@ impl GroupExtremes {
         let input = runs.input(extremes, &values, &present)?;
         let (values, present) = (input.values, input.present);
         py.detach(|| extremes_of_doubles(extremes, values, present, &runs.spans, wanted));
+        Ok(())
+    }
+
+    /// Takes what buckets tell of a field; a run's rows are buckets.
+    fn add_totals(&mut self, runs: &GroupRuns, totals: &BucketTotals, field: &str) -> PyResult<()> {
+        grow(&mut self.extremes, runs.groups);
+        let told = totals.told(field)?;
+        for span in &runs.spans {
+            let rows = told.get(span.start..span.stop).unwrap_or_default();
+            let Some(extreme) = self.extremes.get_mut(span.slot) else {
+                continue;
+            };
+            for one in rows {
+                let found = match self.wanted {
+                    Ordering::Less => one.min,
+                    _ => one.max,
+                };
+                if found != Extreme::Nothing {
+                    extreme.take(found, self.wanted);
+                }
+            }
+        }
         Ok(())
     }
 

@@ -34,6 +34,7 @@ mod measurement_reader;
 mod merging;
 mod narrow;
 mod object_id;
+mod pack;
 mod partition;
 mod raw_filter;
 mod rows;
@@ -61,6 +62,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     columns_edge::add(module)?;
     gather_edge::add(module)?;
     rows_edge::add(module)?;
+    pack::edge::add(module)?;
     unpack_edge::add(module)?;
     windows_edge::add(module)?;
     fields_edge::add(module)?;

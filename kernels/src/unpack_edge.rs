@@ -2,6 +2,8 @@
 
 use crate::bucket_rows::BucketRows;
 use crate::column::{ColumnDecoder, ColumnEncoder};
+use crate::pack::edge::Given;
+use crate::pack::BucketSource;
 use crate::rows::{Block, Part};
 use crate::rows_edge::RowBlock;
 use crate::unpack::{check_size, summary, Failure, Wanted};
@@ -27,15 +29,15 @@ impl From<Failure> for PyErr {
 const BUCKETS_A_THREAD: usize = 8;
 
 fn open(
-    buckets: &[&[u8]],
+    buckets: &[BucketSource<'_>],
     time_field: &str,
     meta_field: Option<&str>,
     wanted: Wanted<'_>,
 ) -> Result<Vec<BucketRows>, Failure> {
     let meta_field = meta_field.map(str::as_bytes);
     let mut bytes = 0;
-    let open = |bucket: &&[u8]| {
-        let rows = BucketRows::open(bucket, time_field.as_bytes(), meta_field, wanted)?;
+    let open = |bucket: &BucketSource<'_>| {
+        let rows = BucketRows::open(*bucket, time_field.as_bytes(), meta_field, wanted)?;
         bytes += rows.before(rows.len());
         check_size(bytes)?;
         Ok(rows)
@@ -45,7 +47,7 @@ fn open(
 
 /// The same on several threads, where there are many buckets; in order.
 fn open_beside(
-    buckets: &[&[u8]],
+    buckets: &[BucketSource<'_>],
     time_field: &str,
     meta_field: Option<&str>,
     wanted: Wanted<'_>,
@@ -87,7 +89,14 @@ fn unpack_rows<'py>(
     exclude: Option<Vec<String>>,
 ) -> PyResult<Bound<'py, PyList>> {
     let choice = wanted(include.as_ref(), exclude.as_ref());
-    let block = py.detach(|| open_beside(&[bucket], time_field, meta_field, choice))?;
+    let block = py.detach(|| {
+        open_beside(
+            &[BucketSource::Stored(bucket)],
+            time_field,
+            meta_field,
+            choice,
+        )
+    })?;
     let mut documents = Vec::with_capacity(block.len());
     block.documents(0..block.len(), |row| documents.push(PyBytes::new(py, row)));
     PyList::new(py, documents)
@@ -97,15 +106,15 @@ fn unpack_rows<'py>(
 #[pyo3(signature = (buckets, time_field, meta_field, include = None, exclude = None))]
 fn unpack_many(
     py: Python<'_>,
-    buckets: Vec<Bound<'_, PyBytes>>,
+    buckets: Given<'_>,
     time_field: &str,
     meta_field: Option<&str>,
     include: Option<Vec<String>>,
     exclude: Option<Vec<String>>,
 ) -> PyResult<RowBlock> {
     let choice = wanted(include.as_ref(), exclude.as_ref());
-    let raw: Vec<&[u8]> = buckets.iter().map(|bucket| bucket.as_bytes()).collect();
-    let block = py.detach(|| open_beside(&raw, time_field, meta_field, choice))?;
+    let sources = buckets.sources();
+    let block = py.detach(|| open_beside(&sources, time_field, meta_field, choice))?;
     Ok(RowBlock::new(block))
 }
 

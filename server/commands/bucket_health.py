@@ -53,7 +53,7 @@ class BucketHealthReport(Command):
                     records = list(islice(packs.records(snapshot, prefix, position), _SLICE_RECORDS))
                 for key, value in records:
                     packed = packs.is_pack(value)
-                    raws = [raw for _, raw in packs.members(key, value)] if packed else [value]
+                    raws = [raw for _, raw in packs.members(key, value).rows] if packed else [value]
                     health.see(raws, packs.stored_size(len(value)), packed=packed)
                 if len(records) < _SLICE_RECORDS:
                     break

@@ -4,7 +4,7 @@
 //! of one type into arrays: [`decode_i64`], [`decode_f64`], [`decode_object_ids`], [`decode_strings`].
 
 mod decoder;
-mod double;
+pub mod double;
 mod double_encoder;
 mod encoder;
 mod interleaved;
