@@ -92,6 +92,11 @@ class Collection:
         """Whether records may lie together in packs."""
         return self.is_buckets and self.clustered
 
+    @cached_property
+    def with_heads(self) -> Self:
+        """The same for those who want heads of what is packed."""
+        return self.with_changes(heads=True) if self.packed else self
+
     @property
     def capped(self) -> bool:
         """Whether the oldest records make room for new ones."""

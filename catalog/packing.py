@@ -27,7 +27,7 @@ CLOSED_MIN: Final = 16
 """For fewer buckets that were closed since the last pass than this, or than a quarter of the active ones, there is none."""
 
 _STEP_BYTES: Final = 2 * 1024 * 1024
-_LEFT_LOOSE: Final = packs.RAW_BYTES_MAX // 2
+_LEFT_LOOSE: Final = packs.RAW_BYTES_MAX // 4
 """Fewer bytes beside each other than this wait for more."""
 
 

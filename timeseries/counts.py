@@ -22,6 +22,7 @@ class CountedBuckets(Stage):
         self._counting = counting
         self._shown = shown
         self._unpack = unpack
+        self.spec = unpack.spec
 
     def serialize(self) -> Document:
         """See `Stage.serialize`."""

@@ -278,5 +278,7 @@ def _series_ends(
     matcher = all_of([stage.matcher for stage in before if isinstance(stage, Match)])
     index = usable_index(source.buckets, options)
     return (
-        SeriesEnds(source.buckets, options, index, end, matcher) if index is not None and is_steady(matcher) else None
+        SeriesEnds(source.buckets.with_heads, options, index, end, matcher)
+        if index is not None and is_steady(matcher)
+        else None
     )

@@ -4,6 +4,7 @@ The view of a time-series collection begins with it, and clients may put it into
 later stages let it leave out (`rewrites`) is kept in it, and explain shows it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -127,6 +128,21 @@ class UnpackStage(Stage):
     def needs(self, wanted: Fields) -> Fields:
         """See `Stage.needs`."""
         return None
+
+
+_TOLD_BY_HEADS: Final = ("_id", "control", "meta")
+
+
+def needs_heads_only(spec: UnpackSpec, read_before: Iterable[str]) -> bool:
+    """Whether buckets are asked for nothing but heads and columns.
+
+    Args:
+        read_before: the paths that are read of buckets before they are unpacked.
+    """
+    tested: frozenset[str] | None = frozenset() if spec.whole_filter is None else spec.whole_filter.fields()
+    if tested is None:
+        return False
+    return all(path.partition(".")[0] in _TOLD_BY_HEADS for path in (*tested, *spec.computed_meta, *read_before))
 
 
 def parse_internal(spec: Any, context: PipelineContext) -> UnpackStage:

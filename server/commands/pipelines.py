@@ -184,6 +184,12 @@ class PipelinePlanner:
         leading, rest = pipeline.split_leading()
         first = pipeline.stages[0] if pipeline.stages else None
         near = first.matcher(source.collection) if isinstance(first, GeoNear) else None
+        if collection is not None and collection.packed and near is None:
+            from ...timeseries.view import needs_heads
+
+            filters = [match.matcher for match in leading.filters]
+            if needs_heads(rest, filters, None if leading.sort is None else leading.sort.pattern):
+                source = replace(source, collection=collection.with_heads)
         wanted = Wanted(
             matcher=_all_of([match.matcher for match in leading.filters]) if near is None else near,
             sort=None if leading.sort is None else leading.sort.pattern,

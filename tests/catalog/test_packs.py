@@ -45,7 +45,7 @@ def packer(engine: Engine, catalog: Catalog) -> Packer:
     return Packer(engine, catalog, TestClock(0), lambda: None, None, lambda: True)
 
 
-def bucket(number: int, content: str = "", size: int = 3000) -> bytes:
+def bucket(number: int, content: str = "", size: int = packs.RAW_BYTES_MAX // 21) -> bytes:
     identity = ObjectId(number.to_bytes(4, "big") + b"eightbyt")
     data = Binary((f"{number} {content} ".encode() * size)[:size])
     return encode({"_id": identity, "control": {"version": 2}, "data": data})
