@@ -23,7 +23,7 @@ from ..storage.keys import after, number_key
 from . import documents, packs
 from .catalog import Catalog
 from .collections import Collection
-from .packs import Members
+from .packs import Rows
 from .timeseries_options import TimeseriesOptions
 
 _STEP_BYTES: Final = 4 * 1024 * 1024
@@ -66,7 +66,7 @@ class Active(Protocol):
 class Merge:
     """Some buckets, by their record keys, and what is to lie in the place of the first; the others go."""
 
-    members: Members
+    members: Rows
     merged: bytes
 
 
@@ -75,7 +75,7 @@ class _Group:
     """Buckets of one series that one bucket would hold, as far as their counts and times tell."""
 
     first_ms: int
-    members: Members = field(default_factory=list)
+    members: Rows = field(default_factory=list)
     count: int = 0
     bytes: int = 0
 
@@ -90,7 +90,7 @@ class Groups:
         self._waiting: OrderedDict[bytes, _Group] = OrderedDict()
         self._bytes = 0
 
-    def see(self, record_key: bytes, raw: bytes) -> Iterator[Members]:
+    def see(self, record_key: bytes, raw: bytes) -> Iterator[Rows]:
         """Take note of the next loose bucket; yields those that nothing more is put to."""
         meta = _meta(raw)
         try:
@@ -115,7 +115,7 @@ class Groups:
         while self._bytes > _WAITING_BYTES_MAX:
             yield from self._done(next(iter(self._waiting)))
 
-    def finish(self) -> Iterator[Members]:
+    def finish(self) -> Iterator[Rows]:
         """Those that are left at the end."""
         while self._waiting:
             yield from self._done(next(iter(self._waiting)))
@@ -129,7 +129,7 @@ class Groups:
             and max_ms - group.first_ms < self._options.span_ms
         )
 
-    def _done(self, meta: bytes) -> Iterator[Members]:
+    def _done(self, meta: bytes) -> Iterator[Rows]:
         group = self._waiting.pop(meta)
         self._bytes -= group.bytes
         if len(group.members) > 1:
@@ -177,7 +177,7 @@ class Merger:
     ) -> tuple[list[Merge], bytes | None]:
         """Read on from a record key; returns what was merged, and where to go on. On a thread of its own."""
         prefix = number_key(collection.id)
-        found: list[Members] = []
+        found: list[Rows] = []
         resume, seen = None, 0
         with self._engine.snapshot() as snapshot:
             for key, raw in snapshot.scan("records", prefix + low, after(prefix)):
@@ -280,7 +280,7 @@ def _portions(merges: Sequence[Merge]) -> Iterator[list[Merge]]:
         yield some
 
 
-def _merged(collection: Collection, options: TimeseriesOptions, limits: Limits, members: Members) -> list[Merge]:
+def _merged(collection: Collection, options: TimeseriesOptions, limits: Limits, members: Rows) -> list[Merge]:
     """The merges of some buckets: all in one or, where types keep some apart, each with the first that it fits to."""
     whole = _one(collection, options, limits, [raw for _, raw in members])
     if whole is not None:

@@ -666,8 +666,15 @@ def make_pack(documents: Sequence[bytes]) -> tuple[bytes, bytes] | None:
 class BucketTotals:
     """What buckets tell of themselves without their columns, a row for each."""
 
-    def __init__(self, buckets: Sequence[bytes], time_field: str, sums: Sequence[str], extremes: Sequence[str]) -> None:
-        """Ask for sums and extremes of fields; heads of packs tell them, documents do not.
+    def __init__(
+        self,
+        buckets: Sequence[bytes],
+        time_field: str,
+        sums: Sequence[str],
+        least: Sequence[str],
+        greatest: Sequence[str],
+    ) -> None:
+        """Ask for sums, least and greatest values of fields; heads of packs tell them, documents do not.
 
         Raises:
             BucketError: a bucket is not well formed.

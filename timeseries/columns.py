@@ -43,7 +43,7 @@ def column_batches(
         own = buckets[start : start + len(unpacked.metas)]
         start += len(own)
         source = _Buckets(own, unpacked, time_field, built, shown_meta)
-        shared = Shared(meta_field, unpacked.metas, _value)
+        shared = shared_of(meta_field, unpacked.metas)
         made.append(
             ColumnBatch(
                 source.column,
@@ -55,6 +55,11 @@ def column_batches(
             )
         )
     return made
+
+
+def shared_of(meta_field: str | None, metas: Sequence[bytes | None]) -> Shared:
+    """What the rows of each bucket share, of the metas as kernels give them."""
+    return Shared(meta_field, metas, _value)
 
 
 class _Buckets:

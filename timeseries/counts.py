@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..common.values import Document
+from ..query.columns.told import TotalsWanted
 from ..query.pipeline.base import PipelineContext, Stage
 from ..query.pipeline.group import Count, Group
 from ..query.pipeline.parse import parse_pipeline
@@ -62,10 +63,20 @@ def counted_stages(spec: UnpackSpec, behind: Sequence[Stage], context: PipelineC
         return None
     shown = parse_pipeline(made, context).stages
     meta = () if spec.meta_field is None else (spec.meta_field,)
+    totals = TotalsWanted() if isinstance(first, Count) else totals_of(first, spec)
+    counting = replace(spec, include=meta, exclude=None, columnar=True, totals=totals)
     return [
-        CountedBuckets(first, shown, UnpackStage(replace(spec, include=meta, exclude=None, columnar=True))),
+        CountedBuckets(first, shown, UnpackStage(counting)),
         *others,
     ]
+
+
+def totals_of(stage: Stage, spec: UnpackSpec) -> TotalsWanted | None:
+    """What buckets would have to tell for a stage; None where it needs measurements."""
+    if not isinstance(stage, Group):
+        return None
+    group = stage.over_columns(spec.time_field, spec.meta_field)
+    return None if group is None else group.totals()
 
 
 def _counts_one(accumulator: Any) -> bool:

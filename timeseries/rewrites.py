@@ -23,7 +23,7 @@ from ..query.pipeline.reshape import Match
 from ..query.pipeline.windows import SetWindowFields
 from ..query.sort import parse_sort
 from .bounded_sort import BoundedSort
-from .counts import counted_stages
+from .counts import counted_stages, totals_of
 from .inlining import inlined
 from .last_point import SeriesEnds, end_wanted, is_steady, usable_index
 from .latest_groups import latest_groups
@@ -85,7 +85,8 @@ def rewritten(stages: Sequence[Stage], source: Source, context: PipelineContext)
             before.append(Limit(limit))
         unpack = unpack.changed(limit=limit)
     elif behind and _wants_columns(unpack.spec, behind[0]):
-        unpack = unpack.changed(columnar=True, columns=_columns_beside_rows(unpack.spec, behind))
+        columns = _columns_beside_rows(unpack.spec, behind)
+        unpack = unpack.changed(columnar=True, columns=columns, totals=totals_of(behind[0], unpack.spec))
         behind = _with_columns_between(unpack.spec, behind)
     return [*before, _with_fields(unpack, behind), *behind]
 

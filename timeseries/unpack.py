@@ -1,6 +1,7 @@
 """Plan node: buckets → the measurements in them. The executor never hears of buckets."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final, Literal
 
@@ -9,14 +10,15 @@ from bson import DatetimeMS
 
 from ..common.errors import error_for
 from ..common.values import MISSING, Document, decode
-from ..kernels import BucketError, bucket_summary, unpack_columns, unpack_many
+from ..kernels import BucketError, BucketTotals, bucket_summary, unpack_columns, unpack_many
 from ..query.columns.batch import ColumnBatch
 from ..query.columns.compute import filter_mask
+from ..query.columns.told import ToldBatch, TotalsWanted
 from ..query.match.base import MatchNode
 from ..query.match.raw import raw_filter
 from ..query.plan.batches import Batch, BlockBatch, Packed, RowBatch
 from ..query.plan.nodes import PlanNode, Run
-from .columns import column_batches
+from .columns import column_batches, shared_of
 
 _FEW: Final = 4
 _BUCKETS_AT_ONCE: Final = 32
@@ -86,6 +88,7 @@ class UnpackBuckets(PlanNode):
         columns: Sequence[str] | None = None,
         edge: End | None = None,
         first: tuple[int, bool] | None = None,
+        totals: TotalsWanted | None = None,
     ) -> None:
         """Prepare to unpack; the arguments are those of `UnpackSpec`."""
         super().__init__(source)
@@ -101,6 +104,7 @@ class UnpackBuckets(PlanNode):
         self._in_order = in_order
         self._edge = edge
         self._first = first
+        self._totals = totals
         self._columnar = columnar and (include is not None or columns is not None) and not computed and not in_order
         self._own_columns = list(include or ()) if columns is None else list(columns)
         wide = max(len(self._own_columns), 1)
@@ -153,7 +157,8 @@ class UnpackBuckets(PlanNode):
             if self._edge is not None:
                 return [self._edges(buckets, newest=self._edge == "newest")]
             if self._columnar:
-                return [
+                told, buckets = self._told(buckets)
+                return told + [
                     batch for some, whole in self._by_whole(buckets) for batch in self._filtered(some, matches, whole)
                 ]
             if self._tested is not None and not self._singly:
@@ -244,6 +249,8 @@ class UnpackBuckets(PlanNode):
 
     def _by_whole(self, buckets: Sequence[bytes]) -> Sequence[tuple[Sequence[bytes], bool]]:
         """The buckets in their order, and whether all measurements of these pass the filter, as control says."""
+        if not buckets:
+            return []
         if self._whole_sieve is None:
             return [(buckets, self._event_filter is None)]
         verdicts = np.frombuffer(self._whole_sieve.verdicts(list(buckets)), dtype=np.uint8) == 1
@@ -252,6 +259,40 @@ class UnpackBuckets(PlanNode):
             return [(buckets, bool(verdicts.all()))]
         edges = [0, *borders.tolist(), len(buckets)]
         return [(buckets[start:stop], bool(verdicts[start])) for start, stop in pairwise(edges)]
+
+    def _told(self, buckets: Sequence[bytes]) -> tuple[list[Batch], Sequence[bytes]]:
+        """What the totals of buckets tell that pass the filter whole, and the buckets that are left."""
+        if self._totals is None or (self._event_filter is not None and self._whole_sieve is None):
+            return [], buckets
+        whole = np.ones(len(buckets), dtype=np.bool_)
+        if self._whole_sieve is not None:
+            whole = np.frombuffer(self._whole_sieve.verdicts(list(buckets)), dtype=np.uint8) == 1
+        wanted = self._totals
+        fields = list(wanted.sums), list(wanted.least), list(wanted.greatest)
+        asked = [bucket for bucket, one in zip(buckets, whole.tolist(), strict=True) if one]
+        if not asked:
+            return [], buckets
+        totals = BucketTotals(asked, self._time_field, *fields)
+        tells = totals.fits
+        same = wanted.within(totals.time_bounds)
+        if same is not None:
+            tells &= same
+        if not tells.all():
+            asked = [bucket for bucket, one in zip(asked, tells.tolist(), strict=True) if one]
+            if not asked:
+                return [], buckets
+            totals = BucketTotals(asked, self._time_field, *fields)
+            whole[np.flatnonzero(whole)[~tells]] = False
+        self.buckets -= len(asked)
+        batch = ToldBatch(
+            totals,
+            partial(shared_of, self._meta_field),
+            self._time_field,
+            partial(self._columns, asked, self._own_columns),
+        )
+        if whole.all():
+            return [batch], []
+        return [batch], [bucket for bucket, one in zip(buckets, whole.tolist(), strict=True) if not one]
 
     def _filtered(self, buckets: Sequence[bytes], matches: Predicate | None, whole: bool) -> list[ColumnBatch]:
         """The measurements that pass, as columns."""

@@ -12,6 +12,7 @@ from ..common import errors
 from ..common.errors import Location
 from ..common.numbers import whole_number
 from ..common.values import Document, type_name
+from ..query.columns.told import TotalsWanted
 from ..query.match.base import MatchNode
 from ..query.match.parse import parse_filter
 from ..query.pipeline.base import Fields, PipelineContext, Stage
@@ -40,6 +41,7 @@ class UnpackSpec:
         columnar: who reads the measurements wants columns.
         columns: those that it wants, where rows are built of others; None for what is included.
         first: so many measurements are wanted at most, in the order of time (or from the newest, if True), bucket by bucket.
+        totals: what buckets have to tell of themselves, for nobody to want their measurements.
         edge: only the measurements at one end of each series are wanted; the buckets of a series come together.
     """
 
@@ -60,6 +62,7 @@ class UnpackSpec:
     columns: tuple[str, ...] | None = None
     first: tuple[int, bool] | None = None
     edge: End | None = None
+    totals: TotalsWanted | None = None
 
     def to_document(self) -> Document:
         """The operand of the stage."""
@@ -123,6 +126,7 @@ class UnpackStage(Stage):
             columns=spec.columns,
             first=spec.first,
             edge=spec.edge,
+            totals=spec.totals,
         )
 
     def needs(self, wanted: Fields) -> Fields:

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from ...common.numbers import INT64_MAX, INT64_MIN
 from ...common.values import MISSING, BsonType
-from ...kernels import GroupExtremes, GroupSpreads, GroupSums, within_sums
+from ...kernels import BucketTotals, GroupExtremes, GroupSpreads, GroupSums, within_sums
 from ..expression.base import Expression
 from ..expression.ranking import percentile_of
 from .batch import ABSENT, MIXED, Column, ColumnBatch
 from .computed import computed
 from .keys import Runs
 from .operands import Unfit
+from .told import TotalsWanted
 
 _WHOLE: Final = (BsonType.INT32, BsonType.INT64)
 _NUMBERS: Final = (BsonType.DOUBLE, *_WHOLE)
@@ -62,6 +63,14 @@ class Gathering(ABC):
         """About how much memory it takes beyond a fixed amount for each group."""
         return 0
 
+    def wanted(self) -> TotalsWanted | None:
+        """What buckets would have to tell, for that to be enough; None where it never is."""
+        return None
+
+    def add_told(self, totals: BucketTotals, runs: Runs) -> None:
+        """Take what buckets tell, where `wanted` says that it is enough; the rows of the runs are buckets."""
+        raise AssertionError(f"{type(self).__name__} needs the measurements")
+
     @abstractmethod
     def add(self, batch: ColumnBatch, runs: Runs) -> None:
         """Take the rows of a batch."""
@@ -89,6 +98,19 @@ class Sums(Gathering):
             return True
         column = _fitting(self._source, batch)
         return column is not None and (column.kind != BsonType.DOUBLE or within_sums(column.values))
+
+    def wanted(self) -> TotalsWanted | None:
+        """See `Gathering.wanted`."""
+        if isinstance(self._source, Expression):
+            return None
+        return TotalsWanted(sums=() if isinstance(self._source, int) else (self._source,))
+
+    def add_told(self, totals: BucketTotals, runs: Runs) -> None:
+        """See `Gathering.add_told`."""
+        if isinstance(self._source, int):
+            self._sums.add_constant_totals(runs.native, totals, self._source)
+        else:
+            self._sums.add_totals(runs.native, totals, str(self._source))
 
     def add(self, batch: ColumnBatch, runs: Runs) -> None:
         """See `Gathering.add`."""
@@ -136,7 +158,18 @@ class Extremes(Gathering):
 
     def __init__(self, source: Source, greatest: bool) -> None:
         self._source = source
+        self._greatest = greatest
         self._extremes = GroupExtremes(greatest)
+
+    def wanted(self) -> TotalsWanted | None:
+        """See `Gathering.wanted`."""
+        if not isinstance(self._source, str):
+            return None
+        return TotalsWanted(greatest=(self._source,)) if self._greatest else TotalsWanted(least=(self._source,))
+
+    def add_told(self, totals: BucketTotals, runs: Runs) -> None:
+        """See `Gathering.add_told`."""
+        self._extremes.add_totals(runs.native, totals, str(self._source))
 
     def fits(self, batch: ColumnBatch) -> bool:
         """See `Gathering.fits`."""

@@ -17,6 +17,7 @@ from .choices import chosen
 from .computed import can_compute, column_name
 from .gathering import Ends, Extremes, Gathering, Ranks, Source, Spreads, Sums
 from .keys import CODED, GroupKeys, KeyPart, key_parts
+from .told import ToldBatch, TotalsWanted
 
 _UNSTEADY: Final = ("$rand", "$meta", "$function", "$getField", "$toHashedIndexKey")
 _GROUP_BYTES: Final = 400
@@ -42,6 +43,22 @@ class ColumnGroup:
     def begin(self, memory_bytes_max: int) -> "ColumnGrouping":
         """A run of it."""
         return ColumnGrouping(self, memory_bytes_max)
+
+    def totals(self) -> TotalsWanted | None:
+        """What buckets would have to tell of themselves, for none to be unpacked; None where it is never enough."""
+        if any(part.columns for part in self.parts):
+            return None
+        wanted = [make().wanted() for make in self.inputs]
+        known = [one for one in wanted if one is not None]
+        if len(known) < len(wanted):
+            return None
+        grains = [part.grain_ms for part in self.parts if part.grain_ms is not None]
+        return TotalsWanted(
+            sums=tuple({name: True for one in known for name in one.sums}),
+            least=tuple({name: True for one in known for name in one.least}),
+            greatest=tuple({name: True for one in known for name in one.greatest}),
+            grain_ms=min(grains, default=None),
+        )
 
 
 class ColumnGrouping:
@@ -83,6 +100,15 @@ class ColumnGrouping:
             return False
         for gathering in self._gatherings:
             gathering.add(batch, runs)
+        return True
+
+    def gather_told(self, batch: ToldBatch, variables: Mapping[str, Any]) -> bool:
+        """Add what buckets tell to the groups; False, and nothing done, where there are too many keys to number."""
+        runs = self._keys.runs(batch.keys, variables)
+        if runs is None:
+            return False
+        for gathering in self._gatherings:
+            gathering.add_told(batch.totals, runs)
         return True
 
     def rows(self, names: Sequence[str], start: int, stop: int) -> list[Document]:

@@ -13,6 +13,7 @@ from ..accumulators.base import Accumulator
 from ..accumulators.parse import WithFields, parse_accumulator
 from ..columns.batch import ColumnBatch
 from ..columns.group import ColumnGroup, ColumnGrouping, column_group
+from ..columns.told import ToldBatch
 from ..expression.base import Expression, FieldPath
 from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
@@ -142,9 +143,11 @@ def _as_grouped(error: MongoError) -> MongoError:
     return error if number is None else Location(number, error.message)
 
 
-def _gather_columns(columns: ColumnGrouping, batch: ColumnBatch, run: Run) -> bool:
+def _gather_columns(columns: ColumnGrouping, batch: ColumnBatch | ToldBatch, run: Run) -> bool:
     """Add a batch that is held in columns, as such; False where that cannot be."""
     try:
+        if isinstance(batch, ToldBatch):
+            return columns.gather_told(batch, run.variables)
         return columns.gather(batch, run.variables)
     except MongoError as error:
         raise _as_grouped(error) from None
@@ -175,14 +178,20 @@ class GroupNode(StageNode):
         over_columns = True
         try:
             for batch in self.inputs[0].batches(run):
-                if isinstance(batch, ColumnBatch) and over_columns and columns is None:
-                    group = stage.over_columns(batch.time_field, batch.shared.name)
+                keys = batch.keys if isinstance(batch, ToldBatch) else batch
+                if isinstance(keys, ColumnBatch) and over_columns and columns is None:
+                    group = stage.over_columns(keys.time_field, keys.shared.name)
                     columns = None if group is None else group.begin(run.memory_bytes_max)
                     over_columns = columns is not None
                 if batch is None:
                     pass
-                elif isinstance(batch, ColumnBatch) and columns is not None and _gather_columns(columns, batch, run):
-                    if self._enough is not None and table.empty and self._enough(columns, batch):
+                elif (
+                    isinstance(batch, ColumnBatch | ToldBatch)
+                    and columns is not None
+                    and _gather_columns(columns, batch, run)
+                ):
+                    assert isinstance(keys, ColumnBatch)
+                    if self._enough is not None and table.empty and self._enough(columns, keys):
                         break
                     if columns.full:
                         columns.hand_over(table)

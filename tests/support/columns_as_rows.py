@@ -145,9 +145,15 @@ EXPRESSIONS = st.recursive(
 
 
 async def stored(rows: list[Document]) -> Measurements:
+    """The rows in buckets, of which some are packed."""
     lab = Measurements(MemoryEngine(), BucketLimits(count_max=25))
     await lab.create()
-    await lab.insert(*rows)
+    later = len(rows) // 3 if len(rows) % 2 else 0
+    await lab.insert(*rows[: len(rows) - later])
+    if len(rows) % 4:
+        await lab.pack()
+    if later:
+        await lab.insert(*rows[len(rows) - later :])
     return lab
 
 

@@ -8,7 +8,9 @@ from bucketd.catalog.catalog import Catalog
 from bucketd.catalog.collections import Collection
 from bucketd.catalog.index_specs import IndexSpec
 from bucketd.catalog.namespaces import Namespace
+from bucketd.catalog.packing import Packer
 from bucketd.catalog.timeseries_options import TimeseriesOptions
+from bucketd.common.clock import TestClock
 from bucketd.common.values import Document, decode, encode
 from bucketd.kernels import partition
 from bucketd.query.execute import run_all
@@ -19,7 +21,7 @@ from bucketd.query.plan.nodes import PlanNode
 from bucketd.query.plan.planner import Wanted, plan_find
 from bucketd.query.plan.scans import Eof
 from bucketd.storage.engine import Engine, Snapshot
-from bucketd.timeseries.view import bucket_pipeline, on_buckets
+from bucketd.timeseries.view import bucket_pipeline, needs_heads, on_buckets
 
 NAMESPACE = Namespace("lab", "readings")
 
@@ -50,6 +52,11 @@ class Measurements:
         assert not batch.errors
         await self.buckets.insert(NAMESPACE.buckets, batch)
 
+    async def pack(self) -> int:
+        """Pack all buckets, those that may still grow included; returns how many."""
+        packer = Packer(self.engine, self.catalog, TestClock(0), lambda: None, None, lambda: True)
+        return await packer.pack(self.collection(NAMESPACE.buckets), everything=True)
+
     def collection(self, namespace: Namespace) -> Collection:
         found = self.catalog.get(namespace)
         assert found is not None
@@ -75,8 +82,11 @@ class Measurements:
         if on_them.stages[0].name == "$cursor":
             return Pipeline(on_them.stages[1:]).node(on_them.stages[0].node(Eof()))
         leading, rest = on_them.split_leading()
+        filters = [match.matcher for match in leading.filters]
+        if needs_heads(rest, filters, None if leading.sort is None else leading.sort.pattern):
+            buckets = buckets.with_heads
         wanted = Wanted(
-            matcher=And([match.matcher for match in leading.filters]).simplified(),
+            matcher=And(filters).simplified(),
             sort=None if leading.sort is None else leading.sort.pattern,
             limit=leading.limit or 0,
         )

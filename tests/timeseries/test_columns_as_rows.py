@@ -218,6 +218,35 @@ async def test_the_first_few_in_an_order(
         assert [encode(row) for row in found] == [encode(row) for row in expected]
 
 
+async def test_sums_of_packed_buckets_need_no_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    noon = START // 86_400_000 * 86_400_000 + 43_200_000
+    lab = await stored(
+        [{"_id": at, "t": DatetimeMS(noon + at * 60_000), "m": at % 2, "d": at / 4, "i": at} for at in range(240)]
+    )
+    totals = {"s": {"$sum": "$d"}, "a": {"$avg": "$i"}, "l": {"$min": "$d"}, "g": {"$max": "$i"}, "n": {"$sum": 2}}
+    pipelines: list[list[Document]] = [
+        [{"$group": {"_id": {"m": "$m", "h": trunc("day")}, **totals}}],
+        [{"$match": {"t": {"$lt": DatetimeMS(START + 86_400_000)}}}, {"$group": {"_id": None, **totals}}],
+        [{"$group": {"_id": "$m", "n": {"$count": {}}}}],
+        [{"$count": "n"}],
+    ]
+    expected = [by_group(lab.aggregate(*pipeline)) for pipeline in pipelines]
+    whole_hours = [{"$group": {"_id": trunc("hour"), **totals}}]
+    by_hour = by_group(lab.aggregate(*whole_hours))
+    assert await lab.pack() == 10
+    # Buckets of which some lie within one hour and some do not.
+    assert by_group(lab.aggregate(*whole_hours)) == by_hour
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise AssertionError("buckets were unpacked")
+
+    monkeypatch.setattr(unpack, "column_batches", refused)
+    monkeypatch.setattr(unpack, "unpack_many", refused)
+    assert [by_group(lab.aggregate(*pipeline)) for pipeline in pipelines] == expected
+    with pytest.raises(AssertionError, match="unpacked"):
+        lab.aggregate({"$group": {"_id": None, "x": {"$first": "$d"}}})
+
+
 async def test_what_is_computed_before_a_group_is_computed_on_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     lab = await stored(
         [{"_id": number, "t": DatetimeMS(START + number), "m": "a", "i": number} for number in range(50)]

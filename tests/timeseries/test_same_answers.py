@@ -104,6 +104,8 @@ async def stored(rows: list[Document], cuts: list[int]) -> Measurements:
     borders = sorted({0, len(rows), *(cut % (len(rows) + 1) for cut in cuts)})
     for start, stop in pairwise(borders):
         await lab.insert(*rows[start:stop])
+    if len(rows) % 2:
+        await lab.pack()
     return lab
 
 

@@ -140,10 +140,11 @@ impl BucketTotals {
         buckets: Given<'_>,
         time_field: &str,
         sums: Vec<String>,
-        extremes: Vec<String>,
+        least: Vec<String>,
+        greatest: Vec<String>,
     ) -> PyResult<Self> {
         let sources = buckets.sources();
-        Ok(py.detach(|| Self::of(&sources, time_field, &sums, &extremes))?)
+        Ok(py.detach(|| Self::of(&sources, time_field, &sums, &least, &greatest))?)
     }
 
     #[getter]
@@ -191,10 +192,15 @@ impl BucketTotals {
         sources: &[BucketSource<'_>],
         time_field: &str,
         sums: &[String],
-        extremes: &[String],
+        least: &[String],
+        greatest: &[String],
     ) -> Result<Self, Failure> {
-        let mut names = sums.to_vec();
-        names.extend(extremes.iter().filter(|name| !sums.contains(name)).cloned());
+        let mut names: Vec<String> = Vec::new();
+        for name in sums.iter().chain(least).chain(greatest) {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
         let mut made = Self {
             counts: Vec::with_capacity(sources.len()),
             fits: Vec::with_capacity(sources.len()),
@@ -217,14 +223,13 @@ impl BucketTotals {
             made.metas
                 .push(meta.map(|meta| [&[meta.kind], meta.value].concat()));
             let mut fits = true;
-            let (min, max) = if extremes.is_empty() {
-                (None, None)
-            } else {
-                (bounds(head, b"min"), bounds(head, b"max"))
+            let bounds_if = |wanted: &[String], name| {
+                (!wanted.is_empty()).then(|| bounds(head, name)).flatten()
             };
+            let (min, max) = (bounds_if(least, b"min"), bounds_if(greatest, b"max"));
             for (name, told) in made.names.iter().zip(&mut made.told) {
                 let field = name.as_bytes();
-                let wanted = extremes.contains(name);
+                let (lower, upper) = (least.contains(name), greatest.contains(name));
                 let one = match source {
                     BucketSource::Packed { pack, number, .. } => {
                         let totals = pack.field(field).and_then(|at| pack.totals(*number, at));
@@ -237,7 +242,10 @@ impl BucketTotals {
                                     min: extreme(bound(min, field)),
                                     max: extreme(bound(max, field)),
                                 };
-                                (totals.kind != 0 && (totals.extremes || !wanted)).then_some(one)
+                                let fits = totals.kind != 0
+                                    && (totals.least || !lower)
+                                    && (totals.greatest || !upper);
+                                fits.then_some(one)
                             },
                         )
                     }

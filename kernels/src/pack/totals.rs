@@ -1,4 +1,4 @@
-//! What a bucket tells of a column's numbers without them: how many, their sum, and whether control has their extremes.
+//! What a bucket tells of a column's numbers without them: how many, their sum, and which of their extremes control has.
 
 use super::bytes::{Reader, Torn, Writer};
 use crate::columns::Data;
@@ -12,8 +12,9 @@ pub struct Totals {
     pub kind: u8,
     /// How many rows have no value.
     pub missing: usize,
-    /// Whether `control.min` and `control.max` are the least and greatest of the values.
-    pub extremes: bool,
+    /// Whether `control.min` is the least of the values, and `control.max` the greatest.
+    pub least: bool,
+    pub greatest: bool,
     /// The sum of whole numbers.
     pub whole: i64,
     /// Two doubles whose sum, not rounded, is that of the doubles.
@@ -21,7 +22,8 @@ pub struct Totals {
     pub low: f64,
 }
 
-const EXTREMES: u8 = 0x80;
+const LEAST: u8 = 0x80;
+const GREATEST: u8 = 0x40;
 
 impl Totals {
     /// The totals of a column, if they tell all that its values do about sums and extremes.
@@ -42,7 +44,7 @@ impl Totals {
     pub fn write_all(all: &[Self], out: &mut Writer) {
         out.bytes.extend(
             all.iter()
-                .map(|one| one.kind | if one.extremes { EXTREMES } else { 0 }),
+                .map(|one| one.kind | flag(one.least, LEAST) | flag(one.greatest, GREATEST)),
         );
         let gaps = all.iter().any(|one| one.missing > 0);
         out.number(u64::from(gaps));
@@ -70,8 +72,9 @@ impl Totals {
             .take(count)?
             .iter()
             .map(|byte| Self {
-                kind: byte & !EXTREMES,
-                extremes: byte & EXTREMES != 0,
+                kind: byte & !(LEAST | GREATEST),
+                least: byte & LEAST != 0,
+                greatest: byte & GREATEST != 0,
                 ..Self::default()
             })
             .collect();
@@ -96,6 +99,14 @@ impl Totals {
             }
         }
         Ok(all)
+    }
+}
+
+fn flag(set: bool, bit: u8) -> u8 {
+    if set {
+        bit
+    } else {
+        0
     }
 }
 
@@ -147,7 +158,8 @@ fn of_doubles(
     Some(Totals {
         kind: kind::DOUBLE,
         missing: values.len() - here.len(),
-        extremes: bound(least) == min && bound(greatest) == max,
+        least: bound(least) == min,
+        greatest: bound(greatest) == max,
         whole: 0,
         high,
         low,
@@ -182,7 +194,8 @@ fn of_whole(
     Some(Totals {
         kind,
         missing: values.len() - here().count(),
-        extremes: bound(least) == Some(min) && bound(greatest) == Some(max),
+        least: bound(least) == Some(min),
+        greatest: bound(greatest) == Some(max),
         whole,
         ..Totals::default()
     })
