@@ -74,6 +74,34 @@ class Head(bytes):
     number: int
 
 
+def whole(head: Head) -> bytes:
+    """The document that a head belongs to.
+
+    Raises:
+        Corrupted: it cannot be read.
+    """
+    return _document(head.pack, head.number)
+
+
+def tells_true(head: Head) -> bool:
+    """Whether the counts, sums and extremes that a pack tells of a bucket are those of its columns.
+
+    Raises:
+        Corrupted: they cannot be read.
+    """
+    try:
+        return head.pack.tells_true(head.number)
+    except ValueError as error:
+        raise Corrupted(f"a pack of buckets cannot be read: {error}") from error
+
+
+def _document(pack: BucketPack, number: int) -> bytes:
+    try:
+        return pack.document(number)
+    except ValueError as error:
+        raise Corrupted(f"a pack of buckets cannot be read: {error}") from error
+
+
 class Members(Protocol):
     """The buckets of a pack."""
 
@@ -134,10 +162,7 @@ class _ByColumns:
 
     def document(self, place: int) -> bytes:
         """See `Members.document`."""
-        try:
-            return self._pack.document(place)
-        except ValueError as error:
-            raise Corrupted(f"a pack of buckets cannot be read: {error}") from error
+        return _document(self._pack, place)
 
 
 def is_pack(value: bytes) -> bool:

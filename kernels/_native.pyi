@@ -656,6 +656,13 @@ class BucketPack:
             ValueError: it is not what `make_pack` made.
         """
 
+    def tells_true(self, number: int) -> bool:
+        """Whether counts, sums and extremes that are told of a bucket are those of its columns.
+
+        Raises:
+            ValueError: it is not what `make_pack` made.
+        """
+
 def make_pack(documents: Sequence[bytes]) -> tuple[bytes, bytes] | None:
     """Keep buckets by columns: heads, which are to be compressed, and a body, which is so already.
 

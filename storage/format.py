@@ -9,7 +9,7 @@ from typing import Final
 from .engine import TABLES, Snapshot, Transaction
 from .errors import Corrupted, FormatTooNew, FormatTooOld
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 """What this version writes."""
 
 FORMAT_KEY: Final = b"format"
@@ -22,6 +22,8 @@ def _as_it_is(transaction: Transaction) -> None:
 UPGRADES: Final[Mapping[int, Callable[[Transaction], None]]] = {
     # Entries of indexes may keep the types of their values behind the record key.
     1: _as_it_is,
+    # Packs may keep their buckets by columns.
+    2: _as_it_is,
 }
 """By the version that it begins with: what turns a store of that version into one of the next."""
 

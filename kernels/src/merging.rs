@@ -6,6 +6,7 @@ use crate::bucket_rows::BucketRows;
 use crate::elements::{elements, find};
 use crate::keystring::Collate;
 use crate::lot::Lot;
+use crate::pack::BucketSource;
 use crate::partition::{partition, Reading};
 use crate::stored::{bad_bucket, Stored};
 use crate::unpack::{check_size, summary, Failure, Wanted};
@@ -79,7 +80,7 @@ pub fn merge(buckets: &[&[u8]], form: &Form<'_>) -> Result<Option<Vec<u8>>, Fail
 
 fn open(bucket: &[u8], form: &Form<'_>) -> Result<BucketRows, Failure> {
     let all = Wanted::Exclude(&[]);
-    BucketRows::open(bucket, form.time_field, form.meta_field, all)
+    BucketRows::open(BucketSource::Stored(bucket), form.time_field, form.meta_field, all)
 }
 
 /// Type byte and value of the meta.

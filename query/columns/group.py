@@ -46,7 +46,7 @@ class ColumnGroup:
 
     def totals(self) -> TotalsWanted | None:
         """What buckets would have to tell of themselves, for none to be unpacked; None where it is never enough."""
-        if any(part.columns for part in self.parts):
+        if any(part.columns or part.computes for part in self.parts):
             return None
         wanted = [make().wanted() for make in self.inputs]
         known = [one for one in wanted if one is not None]

@@ -139,7 +139,7 @@ pub fn encode<'a>(
             state >>= 16;
         }
         let start = coder.starts[usize::from(symbol)];
-        state = (state / share << BITS) + state % share + start;
+        state = ((state / share) << BITS) + state % share + start;
     }
     // One symbol alone takes nothing.
     if state == LOW && words.is_empty() {

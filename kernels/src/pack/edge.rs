@@ -98,6 +98,10 @@ impl BucketPack {
         let document = py.detach(|| self.pack.document(number))?;
         Ok(PyBytes::new(py, &document))
     }
+
+    fn tells_true(&self, py: Python<'_>, number: usize) -> PyResult<bool> {
+        Ok(py.detach(|| self.pack.tells_true(number))?)
+    }
 }
 
 /// What is to be compressed of a pack, and what is not; None where the buckets cannot be kept by columns.

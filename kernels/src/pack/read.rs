@@ -3,7 +3,8 @@
 use super::ans::{Frequencies, Table};
 use super::bytes::{Reader, Torn};
 use super::form::{Kind, Numbers, Start};
-use super::totals::Totals;
+use super::totals::{bound, bounds, Totals};
+use crate::columns::Data;
 use crate::elements::kind;
 use crate::unpack::ROWS_MAX;
 use crate::writer::{begin_named, end};
@@ -260,6 +261,23 @@ impl Pack {
             return None;
         }
         field.totals.get(bucket).copied()
+    }
+
+    /// Whether what is told of a bucket's fields without their columns is what these say.
+    pub fn tells_true(&self, bucket: usize) -> Result<bool, Torn> {
+        let head = self.head(bucket)?;
+        let (min, max) = (bounds(head, b"min"), bounds(head, b"max"));
+        let count = self.counts.get(bucket).copied().ok_or(Torn)?;
+        for (field, name) in self.fields_of(bucket) {
+            let column = self.column(bucket, field)?.ok_or(Torn)?;
+            let mut data = Data::Missing(0);
+            data.add_packed(&column, count).map_err(|_| Torn)?;
+            let found = Totals::of(&data, bound(min, name), bound(max, name));
+            if self.totals(bucket, field) != Some(found) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// A bucket as it was.
