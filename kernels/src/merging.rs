@@ -80,7 +80,12 @@ pub fn merge(buckets: &[&[u8]], form: &Form<'_>) -> Result<Option<Vec<u8>>, Fail
 
 fn open(bucket: &[u8], form: &Form<'_>) -> Result<BucketRows, Failure> {
     let all = Wanted::Exclude(&[]);
-    BucketRows::open(BucketSource::Stored(bucket), form.time_field, form.meta_field, all)
+    BucketRows::open(
+        BucketSource::Stored(bucket),
+        form.time_field,
+        form.meta_field,
+        all,
+    )
 }
 
 /// Type byte and value of the meta.

@@ -32,9 +32,7 @@ impl Frequencies {
         }
         // What rounding took or gave too much is evened out where it weighs least.
         while sum != TOTAL {
-            let Some(most) = scaled.iter_mut().max() else {
-                return None;
-            };
+            let most = scaled.iter_mut().max()?;
             if sum < TOTAL {
                 *most += (TOTAL - sum) as u16;
                 sum = TOTAL;
