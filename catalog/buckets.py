@@ -1,7 +1,7 @@
 """The bucket catalog: which bucket takes a measurement, and when a bucket is full.
 
 A bucket holds measurements of one series (equal meta values) within a span of time. Measurements are placed in memory, run
-by run, and stored by `BucketCommits`. The rules by which a bucket closes are the kernel's (`append_runs`); this module
+by run, and stored by `BucketCommits`. The rules by which a bucket closes are the kernel's (`OpenSeries.place`); this module
 decides which bucket is asked, opens, archives and reopens them, and counts.
 """
 
@@ -15,7 +15,7 @@ from bson import Int64, ObjectId
 
 from ..common.errors import NamespaceNotFound
 from ..common.values import Document
-from ..kernels import BucketBuilder, BucketError, Partition, Run, append_runs
+from ..kernels import BucketBuilder, BucketError, Partition, Run
 from ..storage.engine import Engine, Failure
 from .bucket_commits import BucketCommits, BucketsChanged, CommitReport, Told
 from .bucket_counters import CLOSED_DUE_TO, BucketCounters
@@ -199,29 +199,12 @@ class BucketCatalog:
     def _place_all(self, buckets: Collection, options: TimeseriesOptions, batch: Partition) -> None:
         """Put every measurement of a batch into a bucket."""
         placing = _Placing(buckets, options, self.limits, self._buckets.active_count)
-        series = self._buckets.series(buckets.id)
         # Nearly every run goes to the current bucket of its series: one call of the kernel does these.
-        asked: list[OpenBucket] = []
-        runs: list[Run] = []
-        others: list[tuple[Run, Meta, int, str | None]] = []
-        for run, meta, first_ms in batch.series:
-            bucket = series.get(meta)
-            if bucket is not None and 0 <= first_ms - bucket.min_ms < bucket.span_ms:
-                asked.append(bucket)
-                runs.append(run)
-            else:
-                others.append((run, meta, 0, None))
-        outcomes = append_runs([bucket.builder for bucket in asked], runs, **placing.limits) if asked else []
-        took = [bucket for bucket, outcome in zip(asked, outcomes, strict=True) if outcome is None or outcome[0]]
-        self.commits.stage_many(took)
-        self._buckets.used_many(took)
-        for bucket, run, outcome in zip(asked, runs, outcomes, strict=True):
-            if outcome is None:
-                continue
-            taken, refusal, kept_open = outcome
-            self._took(bucket, taken, kept_open=kept_open)
-            if refusal is not None:
-                others.append((run, bucket.meta, taken, refusal))
+        waiting, others, kept_open = self._buckets.series(buckets.id).place(batch, **placing.limits)
+        self.commits.stage_many(waiting)
+        self._buckets.used_many(waiting)
+        if kept_open:
+            self._counters.of(buckets.id)["numBucketsKeptOpenDueToLargeMeasurements"] += kept_open
         for run, meta, position, refusal in others:
             self._place(placing, run, meta, position, refusal)
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from bson import ObjectId
 
-from ..kernels import BucketBuilder, fingerprint, key_string
+from ..kernels import BucketBuilder, OpenSeries, fingerprint, key_string
 from .documents import Entries
 from .namespaces import Namespace
 
@@ -83,7 +83,7 @@ class OpenBuckets:
     """All open and archived buckets of a server."""
 
     def __init__(self) -> None:
-        self._current: dict[int, dict[Meta, OpenBucket]] = {}
+        self._current: dict[int, OpenSeries] = {}
         self._lingering: dict[tuple[int, Meta], list[OpenBucket]] = {}
         self._used: OrderedDict[OpenBucket, None] = OrderedDict()
         """Open buckets, the one that was used longest ago first."""
@@ -120,9 +120,12 @@ class OpenBuckets:
     def __contains__(self, bucket: OpenBucket) -> bool:
         return bucket in self._used
 
-    def series(self, collection_id: int) -> dict[Meta, OpenBucket]:
+    def series(self, collection_id: int) -> OpenSeries:
         """The current bucket of each series of a collection; to be read only."""
-        return self._current.setdefault(collection_id, {})
+        series = self._current.get(collection_id)
+        if series is None:
+            series = self._current[collection_id] = OpenSeries()
+        return series
 
     def of_series(self, collection_id: int, meta: Meta) -> list[OpenBucket]:
         """All open buckets of a series."""
@@ -139,7 +142,7 @@ class OpenBuckets:
         if bucket.lingering:
             bucket.lingering = False
             self._drop_lingering(bucket)
-        self.series(bucket.collection_id)[bucket.meta] = bucket
+        self.series(bucket.collection_id).set(bucket.meta, bucket, bucket.builder, bucket.min_ms, bucket.span_ms)
         self.used(bucket)
 
     def used(self, bucket: OpenBucket) -> None:
@@ -168,7 +171,7 @@ class OpenBuckets:
             bucket.memory_bytes = 0
         series = self._current.get(bucket.collection_id)
         if series is not None and series.get(bucket.meta) is bucket:
-            del series[bucket.meta]
+            series.remove(bucket.meta)
         if bucket.lingering:
             bucket.lingering = False
             self._drop_lingering(bucket)

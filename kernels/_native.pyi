@@ -410,10 +410,6 @@ class Partition:
         """What is refused: position in the batch, MongoDB's code, and the message."""
 
     @property
-    def series(self) -> list[tuple[Run, bytes | None, int]]:
-        """Each run with its meta and the time of its first measurement."""
-
-    @property
     def count(self) -> int:
         """How many documents the batch held."""
 
@@ -966,24 +962,43 @@ def bucket_summary(bucket: bytes, time_field: str) -> tuple[int, int, bool, int,
         BucketError: it has no well-formed control.
     """
 
-def append_runs(
-    builders: list[BucketBuilder],
-    runs: list[Run],
-    *,
-    span_ms: int,
-    max_count: int,
-    effective_max: int,
-    absolute_max: int,
-    min_count: int,
-    large_threshold: int = 512,
-) -> list[tuple[int, str | None, bool] | None]:
-    """`append_run` of each run, from its beginning, to its bucket; None for a run that was taken without anything to say.
+@final
+class OpenSeries:
+    """The current bucket of each series of a collection, with what stands for it (`bucket`, any object)."""
 
-    No bucket may be there twice. Lets other threads run.
+    def __new__(cls) -> OpenSeries: ...
+    def __len__(self) -> int:
+        """Series that have one."""
 
-    Raises:
-        ValueError: not one bucket for each run.
-    """
+    def get(self, meta: bytes | None) -> Any:
+        """What stands for the current bucket of a series; None where it has none."""
+
+    def set(self, meta: bytes | None, bucket: object, builder: BucketBuilder, min_ms: int, span_ms: int) -> None:
+        """Let a bucket be the current one of its series: it takes measurements from `min_ms` on, up to `span_ms` later."""
+
+    def remove(self, meta: bytes | None) -> None:
+        """Let the series have no current bucket."""
+
+    def place(
+        self,
+        batch: Partition,
+        *,
+        span_ms: int,
+        max_count: int,
+        effective_max: int,
+        absolute_max: int,
+        min_count: int,
+        large_threshold: int = 512,
+    ) -> tuple[list[Any], list[tuple[Run, bytes | None, int, str | None]], int]:
+        """Append each run to the current bucket of its series, where its first time lies within that.
+
+        Returns:
+            What stands for the buckets that took something and had nothing before that `document()` has not seen; the runs
+            that are left, each with its meta, from which position on, and why (None where there is no bucket to ask);
+            and how many buckets were kept open although they are large.
+
+        The limits are those of `BucketBuilder.append_run`. Lets other threads run.
+        """
 
 def bucket_documents(builders: list[BucketBuilder]) -> list[tuple[bytes, bytes, int, int]]:
     """Of each bucket its document, the document's fingerprint, about what it takes in memory, and its version.

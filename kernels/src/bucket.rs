@@ -86,6 +86,12 @@ pub struct Places(Vec<u32>);
 
 impl Places {
     const UNKNOWN: u32 = u32::MAX;
+    const NAMES_LIKELY: usize = 64;
+
+    /// Nothing is known of the names of a lot.
+    fn for_names(names: usize) -> Self {
+        Self(Vec::with_capacity(names.min(Self::NAMES_LIKELY)))
+    }
 
     /// The place of a name's field.
     #[inline]
@@ -215,7 +221,7 @@ impl Bucket {
                 self.sources.extend(other);
                 Source {
                     lot: Arc::clone(lot),
-                    places: Places::default(),
+                    places: Places::for_names(lot.view().names()),
                 }
             }
         };

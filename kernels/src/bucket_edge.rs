@@ -1,6 +1,6 @@
 //! The edge to Python of partitioning and of buckets that are being filled.
 
-use crate::bucket::{Bucket, Limits, Refusal};
+use crate::bucket::{Bucket, Limits};
 use crate::bucket_check;
 use crate::keystring::{self, Collate};
 use crate::lot::Lot;
@@ -13,16 +13,14 @@ use pyo3::types::PyBytes;
 use std::sync::Arc;
 
 /// A batch and what it lies in.
-struct Shared {
-    lot: Arc<Lot>,
-    batch: Batch,
+pub struct Shared {
+    pub lot: Arc<Lot>,
+    pub batch: Batch,
 }
 
-type SeriesRow<'py> = (Run, Option<Bound<'py, PyBytes>>, i64);
-
 #[pyclass(frozen, module = "bucketd.kernels._native")]
-struct Partition {
-    shared: Arc<Shared>,
+pub struct Partition {
+    pub shared: Arc<Shared>,
 }
 
 #[pymethods]
@@ -30,10 +28,7 @@ impl Partition {
     #[getter]
     fn runs(&self) -> Vec<Run> {
         (0..self.shared.batch.series.len())
-            .map(|at| Run {
-                shared: Arc::clone(&self.shared),
-                at,
-            })
+            .map(|at| Run::new(&self.shared, at))
             .collect()
     }
 
@@ -45,27 +40,6 @@ impl Partition {
     #[getter]
     fn count(&self) -> usize {
         self.shared.batch.count
-    }
-
-    /// Each run with its meta and its first time.
-    #[getter]
-    fn series<'py>(&self, py: Python<'py>) -> Vec<SeriesRow<'py>> {
-        let row = |(at, series): (usize, &Series)| {
-            let run = Run {
-                shared: Arc::clone(&self.shared),
-                at,
-            };
-            let meta = series.meta.as_ref().map(|meta| PyBytes::new(py, meta));
-            let first = series.measurements.first();
-            (run, meta, first.map_or(0, |first| first.time_ms))
-        };
-        self.shared
-            .batch
-            .series
-            .iter()
-            .enumerate()
-            .map(row)
-            .collect()
     }
 
     #[getter]
@@ -81,12 +55,20 @@ impl Partition {
 }
 
 #[pyclass(frozen, module = "bucketd.kernels._native")]
-struct Run {
+pub struct Run {
     shared: Arc<Shared>,
     at: usize,
 }
 
 impl Run {
+    /// The run at this place of a batch.
+    pub fn new(shared: &Arc<Shared>, at: usize) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            at,
+        }
+    }
+
     fn series(&self) -> PyResult<&Series> {
         self.shared
             .batch
@@ -210,13 +192,13 @@ fn partition(
 }
 
 #[pyclass(module = "bucketd.kernels._native")]
-struct BucketBuilder {
-    bucket: Bucket,
-    collate: Option<Py<PyAny>>,
+pub struct BucketBuilder {
+    pub bucket: Bucket,
+    pub collate: Option<Py<PyAny>>,
 }
 
 /// Calls `body` with the sort keys of a Python function; without one, other threads run meanwhile.
-fn collated<T: Send>(
+pub fn collated<T: Send>(
     py: Python<'_>,
     collate: Option<&Py<PyAny>>,
     body: impl FnOnce(Option<Collate<'_>>) -> T + Send,
@@ -374,57 +356,6 @@ impl BucketBuilder {
     }
 }
 
-/// Measurements taken, why no more, whether the bucket was kept open although it is large; None where all were taken.
-type Stopped = Option<(usize, Option<&'static str>, bool)>;
-
-#[pyfunction]
-#[pyo3(signature = (builders, runs, *, span_ms, max_count, effective_max, absolute_max, min_count, large_threshold = 512))]
-#[allow(clippy::too_many_arguments)]
-fn append_runs(
-    py: Python<'_>,
-    mut builders: Vec<PyRefMut<'_, BucketBuilder>>,
-    runs: Vec<PyRef<'_, Run>>,
-    span_ms: i64,
-    max_count: usize,
-    effective_max: usize,
-    absolute_max: usize,
-    min_count: usize,
-    large_threshold: usize,
-) -> PyResult<Vec<Stopped>> {
-    let limits = Limits {
-        span_ms,
-        max_count,
-        effective_max,
-        absolute_max,
-        min_count,
-        large_threshold,
-    };
-    if builders.len() != runs.len() {
-        return Err(PyValueError::new_err("one bucket for each run"));
-    }
-    let collate = builders
-        .first()
-        .and_then(|builder| builder.collate.as_ref())
-        .map(|collate| collate.clone_ref(py));
-    let mut pairs = Vec::with_capacity(runs.len());
-    for (builder, run) in builders.iter_mut().zip(&runs) {
-        pairs.push((&mut builder.bucket, &run.shared.lot, run.series()?));
-    }
-    let outcomes = collated(py, collate.as_ref(), |collate| {
-        let append = |(bucket, lot, series): (&mut Bucket, &Arc<Lot>, &Series)| {
-            bucket.append(lot, &series.measurements, &limits, collate)
-        };
-        pairs.into_iter().map(append).collect::<Result<Vec<_>, _>>()
-    })?;
-    Ok(outcomes
-        .into_iter()
-        .map(|(taken, refusal, kept_open)| {
-            let stopped = refusal.is_some() || kept_open;
-            stopped.then(|| (taken, refusal.map(Refusal::name), kept_open))
-        })
-        .collect())
-}
-
 /// The document, its fingerprint, about what the bucket takes in memory, its version.
 type Written<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, usize, i32);
 
@@ -556,7 +487,6 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Partition>()?;
     module.add_class::<BucketBuilder>()?;
     module.add_function(wrap_pyfunction!(partition, module)?)?;
-    module.add_function(wrap_pyfunction!(append_runs, module)?)?;
     module.add_function(wrap_pyfunction!(bucket_documents, module)?)?;
     module.add_function(wrap_pyfunction!(fingerprint, module)?)?;
     module.add_function(wrap_pyfunction!(keep_rows, module)?)?;

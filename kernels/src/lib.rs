@@ -34,6 +34,7 @@ mod measurement_reader;
 mod merging;
 mod narrow;
 mod object_id;
+mod open_series;
 mod pack;
 mod partition;
 mod raw_filter;
@@ -59,6 +60,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<raw_filter::RawFilter>()?;
     documents_edge::add(module)?;
     bucket_edge::add(module)?;
+    open_series::add(module)?;
     columns_edge::add(module)?;
     gather_edge::add(module)?;
     rows_edge::add(module)?;

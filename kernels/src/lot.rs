@@ -60,6 +60,11 @@ impl<'a> View<'a> {
         self.found.parts.get(start..stop).unwrap_or_default()
     }
 
+    /// How many names there are.
+    pub fn names(&self) -> usize {
+        self.found.names.len()
+    }
+
     /// One field of a measurement.
     #[inline]
     pub fn part(&self, measurement: &Measurement, position: u32) -> Option<&'a Part> {

@@ -27,6 +27,7 @@ pub struct Measurement {
 pub struct Series {
     /// Type byte and value of the normalised meta.
     pub meta: Option<Vec<u8>>,
+    pub hash: u64,
     pub measurements: Vec<Measurement>,
 }
 

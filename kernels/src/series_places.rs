@@ -12,9 +12,12 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Type and value of a meta field as it was sent.
 pub type Sent<'a> = Option<(u8, &'a [u8])>;
 
+/// So many measurements of a series are likely in a batch.
+const RUN_LIKELY: usize = 8;
+
 /// Takes keys that are hashes as they are.
 #[derive(Default)]
-struct Hashed(u64);
+pub struct Hashed(u64);
 
 impl Hasher for Hashed {
     fn finish(&self) -> u64 {
@@ -30,7 +33,8 @@ impl Hasher for Hashed {
     }
 }
 
-type ByHash<T> = HashMap<u64, T, BuildHasherDefault<Hashed>>;
+/// A map by hashes.
+pub type ByHash<T> = HashMap<u64, T, BuildHasherDefault<Hashed>>;
 
 /// A meta value as it was sent.
 struct Met<'a> {
@@ -92,7 +96,7 @@ impl<'a> Places<'a> {
 
     /// Where the series of a normalised value stands, a new one if there was none.
     fn place_of(&mut self, meta: Option<Vec<u8>>, series: &mut Vec<Series>) -> usize {
-        let hash = hash_of(meta.as_deref().map(|meta| (0, meta)));
+        let hash = hash_of_meta(meta.as_deref());
         let places = self.by_meta.entry(hash).or_default();
         let known = places
             .iter()
@@ -103,10 +107,16 @@ impl<'a> Places<'a> {
         places.push(series.len());
         series.push(Series {
             meta,
-            measurements: Vec::new(),
+            hash,
+            measurements: Vec::with_capacity(RUN_LIKELY),
         });
         series.len() - 1
     }
+}
+
+/// The hash of a normalised value.
+pub fn hash_of_meta(meta: Option<&[u8]>) -> u64 {
+    hash_of(meta.map(|meta| (0, meta)))
 }
 
 /// Nobody outside can know which values have equal hashes: the seed is another one in each process.

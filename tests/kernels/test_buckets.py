@@ -400,6 +400,6 @@ def test_a_batch_may_begin_within_a_buffer() -> None:
     raws = [encode({"t": DatetimeMS(START + number), "m": "a"}) for number in range(3)]
     parts = partition(b"head" + b"".join(raws), "t", "m", start=4)
     assert (parts.count, parts.measurements, parts.errors) == (3, 3, [])
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="length"):
         partition(b"head" + b"".join(raws), "t", "m", start=5)
     assert partition(b"".join(raws), "t", "m", start=1000).count == 0
