@@ -936,7 +936,7 @@ def window_double_places(
     """The same of doubles, none of which is NaN."""
 
 def arrange_rows(
-    blocks: Sequence[RowBlock],
+    blocks: Sequence[RowBlock | list[bytes]],
     positions: NDArray[np.int64],
     fields: Sequence[tuple[str, NDArray[np.uint8], NDArray[np.int64], Sequence[str] | None]] = ...,
 ) -> RowBlock:

@@ -16,11 +16,12 @@ from ..query.match.base import AlwaysTrue, MatchNode
 from ..query.match.comparison import Comparison
 from ..query.match.logical import And, Or
 from ..query.pipeline.base import Fields, PipelineContext, Stage, joined
+from ..query.pipeline.densify import Densify
 from ..query.pipeline.group import Count, Group, SortByCount
 from ..query.pipeline.order import Limit, Skip, Sort
 from ..query.pipeline.parse import Pipeline
 from ..query.pipeline.reshape import Match
-from ..query.pipeline.windows import SetWindowFields
+from ..query.pipeline.windows import Fill, SetWindowFields
 from ..query.sort import parse_sort
 from .bounded_sort import BoundedSort
 from .counts import counted_stages, totals_of
@@ -59,6 +60,8 @@ def rewritten(stages: Sequence[Stage], source: Source, context: PipelineContext)
     if unpack.spec.computed_meta or unpack.spec.event_filter is not None or unpack.spec.span_seconds is None:
         return list(stages)
     unpack, behind, filters = _match(unpack, behind, source)
+    # A `$fill` is a `$setWindowFields`, a `$set`, or both.
+    behind = [inner for stage in behind for inner in (stage.stages if isinstance(stage, Fill) else [stage])]
     behind = inlined(behind, unpack.spec, context)
     before += filters
     counted = counted_stages(unpack.spec, behind, context)
@@ -98,7 +101,7 @@ def _wants_columns(spec: UnpackSpec, stage: Stage) -> bool:
             return True
         case SortByCount():
             return stage.group.over_columns(spec.time_field, spec.meta_field) is not None
-        case Group() | SetWindowFields():
+        case Group() | SetWindowFields() | Densify():
             return stage.over_columns(spec.time_field, spec.meta_field) is not None
     return False
 
@@ -109,7 +112,7 @@ def _columns_beside_rows(spec: UnpackSpec, behind: Sequence[Stage]) -> tuple[str
         return None
     wanted: Fields = frozenset() if spec.event_filter is None else spec.event_filter.fields()
     for stage in behind:
-        if not isinstance(stage, Group | SetWindowFields):
+        if not isinstance(stage, Group | SetWindowFields | Densify):
             break
         wanted = joined(wanted, stage.columns())
         if isinstance(stage, Group):
@@ -121,7 +124,7 @@ def _with_columns_between(spec: UnpackSpec, behind: Sequence[Stage]) -> list[Sta
     """The stages with the same result, those that pass on rows giving columns to the next that wants them."""
     made = list(behind)
     for at, (stage, follower) in enumerate(pairwise(behind)):
-        if not isinstance(stage, SetWindowFields) or not _wants_columns(spec, follower):
+        if not isinstance(stage, SetWindowFields | Densify) or not _wants_columns(spec, follower):
             break
         made[at] = stage.giving_columns()
     return made

@@ -8,6 +8,7 @@ use crate::writer::{begin, element, end, header};
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 /// A field that documents get, of each a type byte and the bits of a value.
 struct Field<'a> {
@@ -100,11 +101,33 @@ type Given<'py> = (
     Option<Vec<String>>,
 );
 
+/// Rows that are somewhere already, or raw documents.
+#[derive(FromPyObject)]
+enum Rows<'py> {
+    Block(Bound<'py, RowBlock>),
+    Raws(Vec<Bound<'py, PyBytes>>),
+}
+
+impl Rows<'_> {
+    /// A block of the raw documents; None where there is a block.
+    fn written(&self) -> Option<Block> {
+        let Self::Raws(raws) = self else {
+            return None;
+        };
+        let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(raws.len()));
+        for raw in raws {
+            bytes.extend_from_slice(raw.as_bytes());
+            ends.push(bytes.len());
+        }
+        Some(Block::of([Part::Written { bytes, ends }]))
+    }
+}
+
 #[pyfunction]
 #[pyo3(signature = (blocks, positions, fields = Vec::new()))]
 fn arrange_rows(
     py: Python<'_>,
-    blocks: Vec<Bound<'_, RowBlock>>,
+    blocks: Vec<Rows<'_>>,
     positions: PyReadonlyArray1<'_, i64>,
     fields: Vec<Given<'_>>,
 ) -> PyResult<RowBlock> {
@@ -122,7 +145,15 @@ fn arrange_rows(
             texts: texts.clone().unwrap_or_default(),
         });
     }
-    let blocks: Vec<&Block> = blocks.iter().map(|block| block.get().block()).collect();
+    let written: Vec<Option<Block>> = blocks.iter().map(Rows::written).collect();
+    let blocks: Vec<&Block> = blocks
+        .iter()
+        .zip(&written)
+        .filter_map(|(rows, written)| match rows {
+            Rows::Block(block) => Some(block.get().block()),
+            Rows::Raws(_) => written.as_ref(),
+        })
+        .collect();
     let made = py.detach(|| {
         let Some(stretches) = stretches(&blocks, positions) else {
             return Ok(None);

@@ -234,33 +234,36 @@ def gathered(batches: Sequence[ColumnBatch]) -> ColumnBatch:
     )
 
 
-def arranged(
-    batch: ColumnBatch,
-    by: Sequence[KeyPart] | None,
-    pattern: SortPattern | None,
-    collation: Any,
-    variables: Mapping[str, Any],
-) -> Arranged:
-    """The rows by partition, whose keys ascend, then in an order; what is equal stays as it is.
+def partition_codes(
+    batch: ColumnBatch, by: Sequence[KeyPart], collation: Any, variables: Mapping[str, Any]
+) -> Positions:
+    """The partition of each row, numbered in the order of their keys.
+
+    Raises:
+        Unfit: rows have to tell.
+    """
+    keys = GroupKeys(by, collation, batch.time_field)
+    if not all(batch.column(name).kind != MIXED for part in by for name in part.columns):
+        raise Unfit
+    runs = keys.runs(batch, variables)
+    if runs is None or any(isinstance(value, list) for value in keys.values):
+        raise Unfit
+    ranked = sorted(range(len(keys.values)), key=lambda slot: order_key(keys.values[slot], collation))
+    ranks = np.empty(len(ranked), dtype=np.int64)
+    ranks[ranked] = np.arange(len(ranked))
+    return np.repeat(ranks[runs.slots], runs.stops - runs.starts)
+
+
+def arranged(batch: ColumnBatch, partitions: Positions | None, pattern: SortPattern | None, collation: Any) -> Arranged:
+    """The rows by the numbers of their partitions, then in an order; what is equal stays as it is.
 
     Raises:
         Unfit: rows have to tell.
     """
     rows = len(batch)
-    codes = np.zeros(rows, dtype=np.int64)
-    if by is not None:
-        keys = GroupKeys(by, collation, batch.time_field)
-        if not all(batch.column(name).kind != MIXED for part in by for name in part.columns):
-            raise Unfit
-        runs = keys.runs(batch, variables)
-        if runs is None or any(isinstance(value, list) for value in keys.values):
-            raise Unfit
-        ranked = sorted(range(len(keys.values)), key=lambda slot: order_key(keys.values[slot], collation))
-        ranks = np.empty(len(ranked), dtype=np.int64)
-        ranks[ranked] = np.arange(len(ranked))
-        codes = np.repeat(ranks[runs.slots], runs.stops - runs.starts)
+    codes = np.zeros(rows, dtype=np.int64) if partitions is None else partitions
     keyed = _sort_keys(batch, pattern, collated=collation is not None)
-    order: Positions = np.arange(rows) if by is None else np.argsort(codes, kind="stable")
+    order: Positions = np.arange(rows) if partitions is None else np.argsort(codes, kind="stable")
     found = codes[order]
     begins = np.concatenate(([True], found[1:] != found[:-1]))
     if not _ascends(keyed, order, begins):

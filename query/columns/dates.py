@@ -175,17 +175,17 @@ def _moved(unit: str, sign: int, zone: ZoneTimes) -> Compute:
     return compute
 
 
-def dates_later(dates: Column, unit: str, amount: int) -> Times:
-    """Dates some units later, in UTC.
+def dates_later(dates: Column, unit: str, amounts: Times | int) -> Times:
+    """Dates so many units later, in UTC.
 
     Raises:
         Unfit: they leave what arrays hold.
     """
-    rows = len(dates.values)
-    if abs(amount) >= _LIMIT_MS:
-        raise Unfit
-    amounts = Column(BsonType.INT64, np.full(rows, amount, dtype=np.int64))
-    found: Times = _moved(unit, 1, zone_times("UTC"))([dates, amounts]).values
+    if isinstance(amounts, int):
+        if abs(amounts) >= _LIMIT_MS:
+            raise Unfit
+        amounts = np.full(len(dates.values), amounts, dtype=np.int64)
+    found: Times = _moved(unit, 1, zone_times("UTC"))([dates, Column(BsonType.INT64, amounts)]).values
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
-from ..columns.arranged import Arranged, arranged, gathered
+from ..columns.arranged import Arranged, arranged, gathered, partition_codes
 from ..columns.batch import ColumnBatch
 from ..columns.keys import KeyPart
 from ..columns.top import column_at
@@ -40,7 +40,8 @@ class ColumnWindows:
         """
         whole = gathered(batches)
         yield None
-        rows = arranged(whole, self.by, self.order, self.collation, variables)
+        codes = None if self.by is None else partition_codes(whole, self.by, self.collation, variables)
+        rows = arranged(whole, codes, self.order, self.collation)
         yield None
         lengths = np.diff(np.concatenate((rows.starts, [len(rows)])))
         begins = np.repeat(rows.starts, lengths)

@@ -1,6 +1,7 @@
 """`$densify`: rows for the values that are missing in a sequence of numbers or dates."""
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -13,12 +14,15 @@ from ...common.numbers import is_number, whole_number
 from ...common.ordering import Collator, compare, order_key
 from ...common.paths import get_path
 from ...common.values import MISSING, Document, is_string, type_name
+from ..columns.densified import ColumnDensify
+from ..columns.operands import Unfit
 from ..expression import calendar
 from ..expression.arithmetic import add, to_decimal
 from ..expression.calendar import UNITS, UTC_ZONE
 from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
 from .base import Fields, PipelineContext, Stage, StageNode, StageParser, joined
+from .column_stages import PART_ROWS, ColumnGathering
 from .reshape import replaced
 from .spool import OrderedRows
 
@@ -103,6 +107,8 @@ class Densify(Stage):
         self.by = [parse_field_path(one) for one in by]
         self.range = values
         self.collation = collation
+        self.gives_columns = False
+        """Whether who takes its rows looks at columns."""
 
     @classmethod
     def parse(cls, spec: Any, context: PipelineContext) -> "Densify":
@@ -140,7 +146,38 @@ class Densify(Stage):
 
     def needs(self, wanted: Fields) -> Fields:
         """See `Stage.needs`."""
-        return joined(wanted, frozenset(".".join(path) for path in (self.field, *self.by)))
+        return joined(wanted, self.columns())
+
+    def columns(self) -> Fields:
+        """The paths that it reads itself."""
+        return frozenset(".".join(path) for path in (self.field, *self.by))
+
+    def over_columns(self, time_field: str, shared_field: str | None) -> ColumnDensify | None:
+        """The same over batches of columns, where these can do it: of the time, by what is within the shared field."""
+        values = self.range
+        if self.field != (time_field,) or values.unit is None or any(path[0] != shared_field for path in self.by):
+            return None
+        explicit = values.bounds == "explicit"
+        step = whole_number(values.step)
+        if step is None:
+            return None
+        return ColumnDensify(
+            self.by,
+            step,
+            values.unit,
+            full=values.bounds == "full",
+            low=int(values.low) if explicit else None,
+            high=int(values.high) if explicit else None,
+            collation=self.collation,
+            identity_of=self.identity_of,
+            made_max=GENERATED_MAX,
+        )
+
+    def giving_columns(self) -> "Densify":
+        """The same for a stage behind it that looks at columns."""
+        made = copy(self)
+        made.gives_columns = True
+        return made
 
     def value_of(self, document: Document) -> Any:
         """What the document has in the field; MISSING for null too.
@@ -182,6 +219,27 @@ class _DensifyNode(StageNode):
     def batches(self, run: Run) -> Iterator[Batch | None]:
         stage = self.of
         assert isinstance(stage, Densify)
+        source = self.inputs[0].batches(run)
+        gathering = ColumnGathering(stage.over_columns, source, run.memory_bytes_max)
+        yield from gathering.gather()
+        if gathering.plan is not None:
+            try:
+                made = yield from gathering.plan.rows(gathering.held)
+            except Unfit:
+                # Nothing has gone out yet.
+                pass
+            else:
+                for part in made.parts(PART_ROWS):
+                    self.stats.advanced += len(part)
+                    yield part if stage.gives_columns else part.as_rows()
+                    yield None
+                self.stats.eof = True
+                return
+        yield from self._by_rows(gathering.batches(), run)
+
+    def _by_rows(self, source: Iterator[Batch | None], run: Run) -> Iterator[Batch | None]:
+        stage = self.of
+        assert isinstance(stage, Densify)
 
         def keyed(document: Document) -> tuple[Any, Any]:
             value = stage.value_of(document)
@@ -194,7 +252,7 @@ class _DensifyNode(StageNode):
         rows = OrderedRows(run, keyed, refused)
         extent: tuple[Any, Any] | None = None
         try:
-            for batch in self.inputs[0].batches(run):
+            for batch in source:
                 for document in () if batch is None else batch.documents():
                     value = rows.add(document)
                     if stage.range.bounds == "full" and value is not MISSING:

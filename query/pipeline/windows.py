@@ -1,6 +1,7 @@
 """`$setWindowFields`: fields computed from the rows around a row, and `$fill`, which is one use of it."""
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from itertools import groupby
 from typing import Any, Final
 
@@ -226,7 +227,7 @@ class SetWindowFields(Stage):
 
     def giving_columns(self) -> "SetWindowFields":
         """The same for a stage behind it that looks at columns."""
-        made = SetWindowFields(self.spec, self.by, self.order, self.outputs, self.collation)
+        made = copy(self)
         made.gives_columns = True
         return made
 
