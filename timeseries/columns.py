@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.values import MISSING, BsonType, decode
-from ..kernels import BucketColumns, RowBlock, unpack_columns, unpack_columns_beside
+from ..kernels import BucketColumns, RowBlock, unpack_columns, unpack_columns_beside, unpack_many
 from ..query.columns.batch import MIXED, Column, ColumnBatch, Shared
 
 _THREADS: Final = min(os.cpu_count() or 1, 4)
@@ -42,7 +42,7 @@ def column_batches(
     for unpacked in unpack_columns_beside(buckets, time_field, others, parts):
         own = buckets[start : start + len(unpacked.metas)]
         start += len(own)
-        source = _Buckets(own, unpacked, time_field, built, shown_meta)
+        source = _Buckets(own, unpacked, time_field, meta_field, built, shown_meta)
         shared = shared_of(meta_field, unpacked.metas)
         made.append(
             ColumnBatch(
@@ -70,9 +70,11 @@ class _Buckets:
         buckets: Sequence[bytes],
         unpacked: BucketColumns,
         time_field: str,
+        meta_field: str | None,
         built: Sequence[str] | None,
         shown_meta: str | None,
     ) -> None:
+        self._meta_field = meta_field
         self._buckets = buckets
         self._unpacked = unpacked
         self._time_field = time_field
@@ -101,9 +103,15 @@ class _Buckets:
         offsets = self._unpacked.offsets
         segments = np.searchsorted(offsets, positions, side="right") - 1
         used, places = np.unique(segments, return_inverse=True)
-        some = unpack_columns([self._buckets[at] for at in used.tolist()], self._time_field, self._built)
-        moved = positions - offsets[segments] + some.offsets[places]
-        return some.build_rows(np.ascontiguousarray(moved), self._shown_meta)
+        buckets = [self._buckets[at] for at in used.tolist()]
+        include = self._built
+        if include is not None and self._shown_meta is not None:
+            include = [*include, self._shown_meta]
+        exclude = [self._meta_field] if include is None and self._shown_meta is None and self._meta_field else None
+        some = unpack_many(buckets, self._time_field, self._meta_field, include, exclude)
+        counts = np.diff(offsets)[used]
+        moved = positions - offsets[segments] + (np.cumsum(counts) - counts)[places]
+        return some.select(np.ascontiguousarray(moved))
 
 
 def _value(meta: bytes | None) -> Any:

@@ -386,36 +386,55 @@ impl Data {
 
     /// The first column that has values decides the type.
     fn begin_typed(&mut self, column: &[u8], count: usize, rows: usize) -> Result<bool, Failure> {
-        let (mut values, mut present) = (vec![0.0; rows], vec![0; rows]);
-        match decode_f64(column, count, &mut values, &mut present)? {
-            Uniform::Empty => {
-                *self = Self::Missing(values.len());
+        // Mostly a column begins with a value, and a value with its type.
+        let first = match column.first().copied() {
+            Some(kind @ (kind::DOUBLE | kind::STRING | kind::OBJECT_ID)) => Some(kind),
+            Some(kind::BOOL | kind::DATE | kind::INT32 | kind::TIMESTAMP | kind::INT64) => {
+                Some(kind::INT64)
+            }
+            _ => None,
+        };
+        let may_be = |kind: u8| first.is_none_or(|first| first == kind);
+        let mut present = with_room(0, rows, count);
+        if may_be(kind::DOUBLE) {
+            let mut values = with_room(0.0, rows, count);
+            match decode_f64(column, count, &mut values, &mut present)? {
+                Uniform::Empty => {
+                    *self = Self::Missing(values.len());
+                    return Ok(true);
+                }
+                Uniform::Kind(_) => {
+                    *self = Self::Double { values, present };
+                    return Ok(true);
+                }
+                Uniform::Mixed => {}
+            }
+        }
+        if may_be(kind::INT64) {
+            let mut values = with_room(0, rows, count);
+            if let Uniform::Kind(kind) = decode_i64(column, count, &mut values, &mut present)? {
+                *self = Self::Whole {
+                    kind,
+                    values,
+                    present,
+                };
                 return Ok(true);
             }
-            Uniform::Kind(_) => {
-                *self = Self::Double { values, present };
+        }
+        if may_be(kind::STRING) {
+            let mut dictionary = StringDictionary::default();
+            let mut codes = with_room(MISSING_CODE, rows, count);
+            if let Uniform::Kind(_) = decode_strings(column, count, &mut dictionary, &mut codes)? {
+                *self = Self::Text { dictionary, codes };
                 return Ok(true);
             }
-            Uniform::Mixed => {}
         }
-        let mut values = vec![0; rows];
-        if let Uniform::Kind(kind) = decode_i64(column, count, &mut values, &mut present)? {
-            *self = Self::Whole {
-                kind,
-                values,
-                present,
-            };
-            return Ok(true);
-        }
-        let (mut dictionary, mut codes) = (StringDictionary::default(), vec![MISSING_CODE; rows]);
-        if let Uniform::Kind(_) = decode_strings(column, count, &mut dictionary, &mut codes)? {
-            *self = Self::Text { dictionary, codes };
-            return Ok(true);
-        }
-        let mut values = vec![[0; 12]; rows];
-        if let Uniform::Kind(_) = decode_object_ids(column, count, &mut values, &mut present)? {
-            *self = Self::Ids { values, present };
-            return Ok(true);
+        if may_be(kind::OBJECT_ID) {
+            let mut values = with_room([0; 12], rows, count);
+            if let Uniform::Kind(_) = decode_object_ids(column, count, &mut values, &mut present)? {
+                *self = Self::Ids { values, present };
+                return Ok(true);
+            }
         }
         Ok(false)
     }
@@ -675,6 +694,14 @@ impl Data {
             }
         }
     }
+}
+
+/// So many entries, and room for more: for all that a bucket says it has, unless it says more than any that was written here.
+fn with_room<T: Copy>(entry: T, rows: usize, more: usize) -> Vec<T> {
+    const ROOM_MAX: usize = 4096;
+    let mut entries = Vec::with_capacity(rows + more.min(ROOM_MAX));
+    entries.resize(rows, entry);
+    entries
 }
 
 /// Bytes of a value that is held as a whole number.

@@ -4,6 +4,7 @@ use crate::bucket_rows::BucketRows;
 use crate::elements::kind;
 use crate::writer::Digits;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Some rows of one kind.
 #[derive(Debug)]
@@ -11,13 +12,27 @@ pub enum Part {
     /// Documents that are written already, and where each ends.
     Written { bytes: Vec<u8>, ends: Vec<usize> },
     /// Measurements of a bucket, which still are columns.
-    Bucket(BucketRows),
+    Bucket(Arc<BucketRows>),
+    /// Some of them, and where each ends.
+    Chosen {
+        rows: Arc<BucketRows>,
+        chosen: Vec<usize>,
+        ends: Vec<usize>,
+    },
+}
+
+/// Where the rows before one end.
+fn end_before(ends: &[usize], row: usize) -> usize {
+    row.checked_sub(1)
+        .and_then(|last| ends.get(last).or(ends.last()))
+        .copied()
+        .unwrap_or(0)
 }
 
 impl Part {
     fn len(&self) -> usize {
         match self {
-            Self::Written { ends, .. } => ends.len(),
+            Self::Written { ends, .. } | Self::Chosen { ends, .. } => ends.len(),
             Self::Bucket(rows) => rows.len(),
         }
     }
@@ -25,11 +40,7 @@ impl Part {
     /// How many bytes the rows before this one take.
     fn before(&self, row: usize) -> usize {
         match self {
-            Self::Written { ends, .. } => row
-                .checked_sub(1)
-                .and_then(|last| ends.get(last).or(ends.last()))
-                .copied()
-                .unwrap_or(0),
+            Self::Written { ends, .. } | Self::Chosen { ends, .. } => end_before(ends, row),
             Self::Bucket(rows) => rows.before(row),
         }
     }
@@ -41,6 +52,44 @@ impl Part {
                 out.extend_from_slice(bytes.get(place).unwrap_or_default());
             }
             Self::Bucket(rows) => rows.write(row, out),
+            Self::Chosen { rows, chosen, .. } => {
+                if let Some(row) = chosen.get(row) {
+                    rows.write(*row, out);
+                }
+            }
+        }
+    }
+
+    /// Some of its rows, by their numbers.
+    fn select(&self, chosen: Vec<usize>) -> Self {
+        let (rows, chosen) = match self {
+            Self::Written { .. } => {
+                let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(chosen.len()));
+                for row in chosen {
+                    self.write(row, &mut bytes);
+                    ends.push(bytes.len());
+                }
+                return Self::Written { bytes, ends };
+            }
+            Self::Bucket(rows) => (rows, chosen),
+            Self::Chosen {
+                rows,
+                chosen: within,
+                ..
+            } => {
+                let found = chosen.iter().filter_map(|row| within.get(*row));
+                (rows, found.copied().collect())
+            }
+        };
+        let mut end = 0;
+        let ends = chosen.iter().map(|row| {
+            end += rows.before(row + 1) - rows.before(*row);
+            end
+        });
+        Self::Chosen {
+            ends: ends.collect(),
+            rows: Arc::clone(rows),
+            chosen,
         }
     }
 }
@@ -118,20 +167,35 @@ impl Block {
         });
     }
 
-    /// The rows at these positions, written; None if there is no such row.
-    pub fn select(&self, positions: &[i64]) -> Option<Part> {
-        let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(positions.len()));
+    /// The rows at these positions; None if there is no such row.
+    pub fn select(&self, positions: &[i64]) -> Option<Self> {
+        let mut found = Vec::new();
+        let mut here: Option<(usize, Vec<usize>)> = None;
         for position in positions {
-            let row = usize::try_from(*position).ok()?;
-            if row >= self.len() {
-                return None;
+            let row = usize::try_from(*position)
+                .ok()
+                .filter(|row| *row < self.len())?;
+            let within = |at: &usize| {
+                let (place, part) = self.parts.get(*at)?;
+                let row = row.checked_sub(place.rows)?;
+                (row < part.len()).then_some(row)
+            };
+            // Mostly the next row lies in the part of the one before.
+            let known = here.as_ref().and_then(|(at, _)| within(at));
+            if let (Some(row), Some((_, chosen))) = (known, &mut here) {
+                chosen.push(row);
+                continue;
             }
-            self.walk(row..row + 1, |part, range| {
-                part.write(range.start, &mut bytes);
-            });
-            ends.push(bytes.len());
+            let after = self.parts.partition_point(|(place, _)| place.rows <= row);
+            let at = after.checked_sub(1)?;
+            if let Some((before, chosen)) = here.replace((at, vec![within(&at)?])) {
+                found.push(self.parts.get(before)?.1.select(chosen));
+            }
         }
-        Some(Part::Written { bytes, ends })
+        if let Some((at, chosen)) = here {
+            found.push(self.parts.get(at)?.1.select(chosen));
+        }
+        Some(Self::of(found))
     }
 }
 
@@ -231,8 +295,9 @@ mod tests {
                 assert_eq!(whole, alike);
             }
         }
-        let chosen = Block::of(block.select(&[3, 1]));
+        let chosen = block.select(&[3, 1]).expect("they are there");
         assert_eq!((chosen.len(), chosen.before(2)), (2, 17));
+        assert_eq!(block.select(&[]).map(|none| none.len()), Some(0));
         assert!(block.select(&[4]).is_none() && block.select(&[-1]).is_none());
     }
 }

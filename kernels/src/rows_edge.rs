@@ -53,8 +53,9 @@ impl RowBlock {
     fn select(&self, py: Python<'_>, positions: PyReadonlyArray1<'_, i64>) -> PyResult<Self> {
         let positions: Vec<i64> = positions.as_array().iter().copied().collect();
         let chosen = py.detach(|| self.block.select(&positions));
-        let part = chosen.ok_or_else(|| PyIndexError::new_err("a position is beyond the rows"))?;
-        Ok(Self::new(Block::of([part])))
+        let chosen =
+            chosen.ok_or_else(|| PyIndexError::new_err("a position is beyond the rows"))?;
+        Ok(Self::new(chosen))
     }
 }
 

@@ -11,6 +11,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
+use std::sync::Arc;
 
 create_exception!(
     _native,
@@ -67,7 +68,8 @@ fn open_beside(
         });
         [first].into_iter().chain(rest).collect()
     });
-    Ok(Block::of(parts?.into_iter().flatten().map(Part::Bucket)))
+    let rows = parts?.into_iter().flatten().map(Arc::new);
+    Ok(Block::of(rows.map(Part::Bucket)))
 }
 
 fn wanted<'a>(include: Option<&'a Vec<String>>, exclude: Option<&'a Vec<String>>) -> Wanted<'a> {
