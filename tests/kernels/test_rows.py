@@ -140,8 +140,8 @@ def test_merged_buckets_hold_the_measurements_of_all_or_there_is_none(
     if merged is not None:
         assert sorted(map(by_name, unpack_many([merged], "t", "m").raws())) == sorted(map(by_name, expected))
         assert validate_bucket(merged, "t", "m", _LIMITS["span_ms"], 60_000) == []
-        assert bson.decode(merged)["_id"] == ObjectId(bytes(12))
-        assert bson.decode(merged)["control"]["version"] == 2
+        assert bson.decode(merged, _OPTIONS)["_id"] == ObjectId(bytes(12))
+        assert bson.decode(merged, _OPTIONS)["control"]["version"] == 2
 
 
 @pytest.mark.parametrize("count", [0, 1, 10, 11, 1000, 1001, 20_000])
