@@ -198,17 +198,20 @@ def _write(
         raise BucketsChanged
     new: list[bytes] = []
     known: list[OpenBucket] = []
-    changes: list[documents.Rewrite] = []
+    raws: list[bytes] = []
     for bucket, raw in rows:
         if collection.id != bucket.collection_id:
             raise BucketsChanged
         if bucket.stored is None:
             new.append(raw)
-            continue
-        old = documents.fetch_loose(transaction, collection, bucket.record_key)
+        else:
+            known.append(bucket)
+            raws.append(raw)
+    changes: list[documents.Rewrite] = []
+    stored = documents.fetch_loose_many(transaction, collection, [bucket.record_key for bucket in known])
+    for bucket, raw, old in zip(known, raws, stored, strict=True):
         if old is None or fingerprint(old) != bucket.stored:
             raise BucketsChanged
-        known.append(bucket)
         changes.append((bucket.record_key, old, raw, bucket.entries))
     if new:
         documents.insert_many(transaction, collection, new)

@@ -7,6 +7,7 @@ decides which bucket is asked, opens, archives and reopens them, and counts.
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -360,20 +361,22 @@ class BucketCatalog:
             self._counters.of(collection_id)["numBucketsClosedDueToMemoryThreshold"] += 1
 
     def _stored(self, report: CommitReport) -> None:
-        for name, stored in (("numBucketInserts", report.inserted), ("numBucketUpdates", report.updated)):
+        for stored, name in ((report.inserted, "numBucketInserts"), (report.updated, "numBucketUpdates")):
+            for collection_id, count in Counter(bucket.collection_id for bucket, _, _ in stored).items():
+                counters = self._counters.of(collection_id)
+                counters[name] += count
+                counters["numCommits"] += count
             for bucket, memory_bytes, version in stored:
-                counters = self._counters.of(bucket.collection_id)
-                counters[name] += 1
-                counters["numCommits"] += 1
-                if name == "numBucketInserts":
-                    count, lowest = self._fresh.get(bucket.collection_id, (0, bucket.bucket_id))
-                    self._fresh[bucket.collection_id] = (count + 1, min(lowest, bucket.bucket_id))
                 if version != bucket.version:
+                    counters = self._counters.of(bucket.collection_id)
                     counters["numCompressedBucketsConvertedToUnsorted"] += bucket.version == 2
                     bucket.version = version
                 self._buckets.measured(bucket, memory_bytes)
                 if bucket.lingering and not bucket.staged:
                     self._buckets.make_way(bucket, archive=bucket.to_archive)
+        for bucket, _, _ in report.inserted:
+            count, lowest = self._fresh.get(bucket.collection_id, (0, bucket.bucket_id))
+            self._fresh[bucket.collection_id] = (count + 1, min(lowest, bucket.bucket_id))
 
     def _lost(self, buckets: Iterable[OpenBucket]) -> None:
         # Another serial number, should one that was given collide with a bucket that is stored.

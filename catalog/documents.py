@@ -30,6 +30,7 @@ from .index_entries import (
     cut_low,
     duplicate,
     entry_keys,
+    entry_keys_many,
     move_entry,
     record_of_entry,
     remove_entry,
@@ -173,11 +174,13 @@ def rewrite_many(transaction: Transaction, collection: Collection, changes: Iter
     rewritten: list[Entries] = []
     records: list[tuple[bytes, bytes]] = []
     entries: list[tuple[bytes, bytes]] = []
-    for record_key, old, new, known in changes:
+    changes = list(changes)
+    made = [entry_keys_many(transaction, index, [change[2] for change in changes]) for index in indexes]
+    for position, (record_key, old, new, known) in enumerate(changes):
         if len(new) > DOCUMENT_BYTES_MAX_INTERNAL:
             raise BSONObjectTooLarge(f"Resulting document after update is larger than {DOCUMENT_BYTES_MAX_INTERNAL}")
         records.append((prefix + record_key, new))
-        now = [entry_keys(transaction, index, new) for index in indexes]
+        now = [keys[position] for keys in made]
         before = known[1] if known is not None and known[0] == ids else None
         if before is None:
             before = [entry_keys(transaction, index, old) for index in indexes]
@@ -195,8 +198,9 @@ def rewrite_many(transaction: Transaction, collection: Collection, changes: Iter
                     add_entry(transaction, collection, index, key, types, record_key, new)
         grown += len(new) - len(old)
         rewritten.append((ids, now))
-    transaction.put_many("records", records)
-    transaction.put_many("indexes", entries)
+    # Neighbours lie in one page.
+    transaction.put_many("records", sorted(records))
+    transaction.put_many("indexes", sorted(entries))
     if grown:
         stats = read_stats(transaction, collection)
         stats.data_bytes += grown
@@ -233,6 +237,15 @@ def fetch_loose(transaction: Transaction, collection: Collection, record_key: by
         packs.loosen(transaction, key[:8], record_key)
         raw = transaction.get("records", key)
     return raw
+
+
+def fetch_loose_many(transaction: Transaction, collection: Collection, record_keys: list[bytes]) -> list[bytes | None]:
+    """The same of several."""
+    prefix = number_key(collection.id)
+    raws = transaction.get_many("records", [prefix + key for key in record_keys])
+    if collection.packed and any(raw is None or packs.is_pack(raw) for raw in raws):
+        return [fetch_loose(transaction, collection, key) for key in record_keys]
+    return raws
 
 
 def record_key_of_id(snapshot: Snapshot, collection: Collection, identity: Any) -> bytes | None:

@@ -50,6 +50,26 @@ def entry_keys(transaction: Transaction, index: IndexSpec, raw: bytes) -> EntryK
     return keys, types
 
 
+def entry_keys_many(transaction: Transaction, index: IndexSpec, raws: list[bytes]) -> list[EntryKeys]:
+    """The same of several documents."""
+    state = index.state
+    if state.accepts is not None:
+        return [entry_keys(transaction, index, raw) for raw in raws]
+    make_keys = state.make_keys or prepare(index)
+    found: list[EntryKeys] = []
+    for raw in raws:
+        try:
+            keys, arrays, types = make_keys(raw)
+        except (ParallelArrays, AmbiguousPath, IndexRefused):
+            keys, arrays, types = [], [], b""
+        if arrays is None and len(keys) == 1 and len(keys[0]) != LONG_KEY_BYTES:
+            found.append((keys, types))
+        else:
+            # There is something to learn, or to refuse.
+            found.append(entry_keys(transaction, index, raw))
+    return found
+
+
 def keys_of(index: IndexSpec, raw: bytes) -> list[bytes]:
     """The same keys of a document that is stored already: nothing is learned."""
     return _keys(index, raw)[0]

@@ -34,6 +34,10 @@ class Snapshot(ABC):
     def get(self, table: str, key: bytes) -> bytes | None:
         """Value of the key, or None where there is none."""
 
+    def get_many(self, table: str, keys: list[bytes]) -> list[bytes | None]:
+        """The same of several keys."""
+        return [self.get(table, key) for key in keys]
+
     @abstractmethod
     def scan(self, table: str, low: bytes, high: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Pairs with `low <= key < high`; keys ascending, descending when `reverse`.

@@ -24,6 +24,12 @@ class LmdbSnapshot(Snapshot):
         """See `Snapshot.get`."""
         return cast("bytes | None", self._transaction.get(key, db=self._tables[table]))
 
+    def get_many(self, table: str, keys: list[bytes]) -> list[bytes | None]:
+        """See `Snapshot.get_many`."""
+        with self._transaction.cursor(db=self._tables[table]) as cursor:
+            found = dict(cast("list[tuple[bytes, bytes]]", cursor.getmulti(keys)))
+        return [found.get(key) for key in keys]
+
     def scan(self, table: str, low: bytes, high: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """See `Snapshot.scan`."""
         with self._transaction.cursor(db=self._tables[table]) as cursor:

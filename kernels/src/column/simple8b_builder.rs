@@ -413,6 +413,14 @@ fn block_of<T: Word>(family: usize, layout: &Layout, values: &[T], missing: u64)
     let family = &FAMILIES[family];
     let mut block = layout.tag;
     let mut at = layout.start;
+    if missing == 0 && family.count_bits == 0 {
+        let width = layout.slot_bits();
+        for value in values {
+            block |= value.low() << at;
+            at += width;
+        }
+        return block;
+    }
     for (index, value) in values.iter().enumerate() {
         let slot = if missing >> index & 1 == 1 {
             layout.missing()
