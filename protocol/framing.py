@@ -71,14 +71,21 @@ class FrameReader:
         Raises:
             BrokenStream: a length below 16 or above the limit.
         """
-        self._chunks.append(data)
+        held = self._held
         self._held += len(data)
         # Joining only when a message is whole keeps a large one, which comes in many pieces, linear.
         if self._held < self._wanted:
+            self._chunks.append(data)
             return []
-        buffer = data if len(self._chunks) == 1 else b"".join(self._chunks)
         messages: list[bytes] = []
-        at, end = 0, len(buffer)
+        buffer, at = data, 0
+        if held >= HEADER_BYTES:
+            # What completes a message is joined, what follows it is not.
+            at = self._wanted - held
+            messages.append(b"".join([*self._chunks, memoryview(data)[:at]]))
+        elif held:
+            buffer = b"".join([*self._chunks, data])
+        end = len(buffer)
         self._wanted = HEADER_BYTES
         while end - at >= HEADER_BYTES:
             length: int = _INT32.unpack_from(buffer, at)[0]
@@ -89,8 +96,7 @@ class FrameReader:
                 break
             messages.append(buffer if length == end and at == 0 else buffer[at : at + length])
             at += length
-        rest = buffer[at:] if at else buffer
-        self._chunks = [rest] if at < end else []
+        self._chunks = [buffer[at:] if at else buffer] if at < end else []
         self._held = end - at
         return messages
 

@@ -68,6 +68,29 @@ impl Column {
         }
     }
 
+    /// Adds the values of all rows from one on that has none yet, and missing values before it.
+    fn extend<'a>(
+        &mut self,
+        row: usize,
+        values: impl Iterator<Item = (u8, &'a [u8])>,
+    ) -> Result<(), ColumnError> {
+        self.fill(row)?;
+        match self {
+            Self::Compressed(encoder) => {
+                for (type_byte, value) in values {
+                    encoder.append(type_byte, value)?;
+                }
+                Ok(())
+            }
+            Self::Plain { .. } => {
+                for (more, (type_byte, value)) in values.enumerate() {
+                    self.append(row + more, type_byte, value)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
     /// Its length, with at most a few blocks too much.
     pub fn size_estimate(&self) -> usize {
         match self {
@@ -185,19 +208,20 @@ impl Bucket {
     ) -> Result<(), Failure> {
         let lot = source.lot.view();
         for position in 0..parts {
-            let mut at = None;
-            for (row, pending) in rows.iter().enumerate() {
-                let Some(part) = lot.part(&pending.measurement, position) else {
-                    continue;
-                };
-                // They have the same names.
-                let at = *at.get_or_insert_with(|| source.places.get(part.name));
-                let Some(field) = at.and_then(|at| self.fields.get_mut(at)) else {
-                    continue;
-                };
-                let row = self.encoded + row;
-                field.column.append(row, part.kind, lot.value(part))?;
-            }
+            // They have the same names.
+            let first = rows
+                .first()
+                .and_then(|first| lot.part(&first.measurement, position));
+            let at = first.and_then(|part| source.places.get(part.name));
+            let Some(field) = at.and_then(|at| self.fields.get_mut(at)) else {
+                continue;
+            };
+            let parts = rows
+                .iter()
+                .filter_map(|row| lot.part(&row.measurement, position));
+            field
+                .column
+                .extend(self.encoded, parts.map(|part| (part.kind, lot.value(part))))?;
         }
         Ok(())
     }
