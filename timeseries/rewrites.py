@@ -8,7 +8,6 @@ changes what a pipeline returns.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from ..catalog.collections import Collection
 from ..common.collation import Collation
@@ -16,11 +15,12 @@ from ..query.match.base import AlwaysTrue, MatchNode
 from ..query.match.comparison import Comparison
 from ..query.match.logical import And, Or
 from ..query.pipeline.base import Fields, PipelineContext, Stage, joined
+from ..query.pipeline.computed_fields import ComputedFields, computed_fields
 from ..query.pipeline.densify import Densify
 from ..query.pipeline.group import Count, Group, SortByCount
 from ..query.pipeline.order import Limit, Skip, Sort
 from ..query.pipeline.parse import Pipeline
-from ..query.pipeline.reshape import Match
+from ..query.pipeline.reshape import Match, Reshape
 from ..query.pipeline.windows import Fill, SetWindowFields
 from ..query.sort import parse_sort
 from .bounded_sort import BoundedSort
@@ -88,9 +88,11 @@ def rewritten(stages: Sequence[Stage], source: Source, context: PipelineContext)
             before.append(Limit(limit))
         unpack = unpack.changed(limit=limit)
     elif behind and _wants_columns(unpack.spec, behind[0]):
-        columns = _columns_beside_rows(unpack.spec, behind)
-        unpack = unpack.changed(columnar=True, columns=columns, totals=totals_of(behind[0], unpack.spec))
+        totals = totals_of(behind[0], unpack.spec)
         behind = _with_columns_between(unpack.spec, behind)
+        columns = _columns_beside_rows(unpack.spec, behind)
+        gradual = isinstance(behind[0], ComputedFields)
+        unpack = unpack.changed(columnar=True, gradual=gradual, columns=columns, totals=totals)
     return [*before, _with_fields(unpack, behind), *behind]
 
 
@@ -103,7 +105,15 @@ def _wants_columns(spec: UnpackSpec, stage: Stage) -> bool:
             return stage.group.over_columns(spec.time_field, spec.meta_field) is not None
         case Group() | SetWindowFields() | Densify():
             return stage.over_columns(spec.time_field, spec.meta_field) is not None
+        case Reshape():
+            return computed_fields(stage, spec.time_field, spec.meta_field) is not None
     return False
+
+
+def _tests_columns(spec: UnpackSpec, stage: Stage) -> bool:
+    """Whether the stage is a filter on columns, which passes them on."""
+    fields = stage.matcher.fields() if isinstance(stage, Match) else None
+    return fields is not None and not any("." in path or path == spec.meta_field for path in fields)
 
 
 def _columns_beside_rows(spec: UnpackSpec, behind: Sequence[Stage]) -> tuple[str, ...] | None:
@@ -112,9 +122,13 @@ def _columns_beside_rows(spec: UnpackSpec, behind: Sequence[Stage]) -> tuple[str
         return None
     wanted: Fields = frozenset() if spec.event_filter is None else spec.event_filter.fields()
     for stage in behind:
-        if not isinstance(stage, Group | SetWindowFields | Densify):
-            break
-        wanted = joined(wanted, stage.columns())
+        match stage:
+            case Group() | SetWindowFields() | Densify() | ComputedFields():
+                wanted = joined(wanted, stage.columns())
+            case Match():
+                wanted = joined(wanted, stage.matcher.fields())
+            case _:
+                break
         if isinstance(stage, Group):
             break
     return None if wanted is None else tuple(sorted({path.partition(".")[0] for path in wanted}))
@@ -123,10 +137,20 @@ def _columns_beside_rows(spec: UnpackSpec, behind: Sequence[Stage]) -> tuple[str
 def _with_columns_between(spec: UnpackSpec, behind: Sequence[Stage]) -> list[Stage]:
     """The stages with the same result, those that pass on rows giving columns to the next that wants them."""
     made = list(behind)
-    for at, (stage, follower) in enumerate(pairwise(behind)):
-        if not isinstance(stage, SetWindowFields | Densify) or not _wants_columns(spec, follower):
+    for at, stage in enumerate(behind):
+        if isinstance(stage, Reshape):
+            computing = computed_fields(stage, spec.time_field, spec.meta_field)
+            if computing is None:
+                break
+            made[at] = stage = computing
+        follower = behind[at + 1] if at + 1 < len(behind) else None
+        taken = follower is not None and (_wants_columns(spec, follower) or _tests_columns(spec, follower))
+        if isinstance(stage, SetWindowFields | Densify | ComputedFields):
+            made[at] = stage.giving_columns() if taken else stage
+        elif not isinstance(stage, Match):
             break
-        made[at] = stage.giving_columns()
+        if not taken:
+            break
     return made
 
 

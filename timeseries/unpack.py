@@ -85,6 +85,7 @@ class UnpackBuckets(PlanNode):
         whole_filter: MatchNode | None = None,
         in_order: bool = False,
         columnar: bool = False,
+        gradual: bool = False,
         columns: Sequence[str] | None = None,
         edge: End | None = None,
         first: tuple[int, bool] | None = None,
@@ -106,6 +107,7 @@ class UnpackBuckets(PlanNode):
         self._first = first
         self._totals = totals
         self._columnar = columnar and (include is not None or columns is not None) and not computed and not in_order
+        self._gradual = gradual
         self._own_columns = list(include or ()) if columns is None else list(columns)
         wide = max(len(self._own_columns), 1)
         self._columns_at_once = max(min(_BUCKETS_OF_COLUMNS, _COLUMNS_AT_ONCE // wide), 32)
@@ -146,7 +148,7 @@ class UnpackBuckets(PlanNode):
         if self._edge is not None:
             # What belongs together came together.
             return given
-        if self._columnar:
+        if self._columnar and not self._gradual:
             return self._columns_at_once
         return 1 if self._singly or (by_bucket and self._tested is None) else size
 

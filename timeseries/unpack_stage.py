@@ -39,6 +39,7 @@ class UnpackSpec:
         limit: how many measurements are wanted at most.
         in_order: each bucket's measurements come as a batch that tells the bucket's first time.
         columnar: who reads the measurements wants columns.
+        gradual: who reads the columns may want no more than a few rows.
         columns: those that it wants, where rows are built of others; None for what is included.
         first: so many measurements are wanted at most, in the order of time (or from the newest, if True), bucket by bucket.
         totals: what buckets have to tell of themselves, for nobody to want their measurements.
@@ -59,6 +60,7 @@ class UnpackSpec:
     limit: int | None = None
     in_order: bool = False
     columnar: bool = False
+    gradual: bool = False
     columns: tuple[str, ...] | None = None
     first: tuple[int, bool] | None = None
     edge: End | None = None
@@ -123,6 +125,7 @@ class UnpackStage(Stage):
             whole_filter=spec.whole_filter,
             in_order=spec.in_order,
             columnar=spec.columnar,
+            gradual=spec.gradual,
             columns=spec.columns,
             first=spec.first,
             edge=spec.edge,

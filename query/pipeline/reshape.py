@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
 from bson import Int64
 
 from ...common.errors import Location, MongoError
 from ...common.field_paths import parse_field_path
 from ...common.paths import get_path
 from ...common.values import MISSING, Document, is_string, type_name
+from ..columns.batch import ColumnBatch
+from ..columns.compute import filter_mask
 from ..expression.base import DESCEND, KEEP, PRUNE, Expression, FieldPath
 from ..expression.metadata import METADATA_VARIABLE, metadata_read
 from ..match.base import MatchNode
@@ -49,6 +52,9 @@ class Match(Stage):
 
         def keep(batch: Batch, run: Run) -> Batch:
             nonlocal matches
+            mask = filter_mask(self.matcher, batch) if isinstance(batch, ColumnBatch) else None
+            if mask is not None:
+                return batch if mask.all() else batch.select(np.flatnonzero(mask).tolist())
             if matches is None:
                 matches = self.matcher.compile(run.variables)
             kept = [position for position, document in enumerate(batch.documents()) if matches(document)]

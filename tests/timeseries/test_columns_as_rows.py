@@ -87,9 +87,16 @@ ACCUMULATORS = st.dictionaries(
         ),
         st.builds(
             lambda name, count, value: {name: {"n": count, "input": value}},
-            st.sampled_from(["$firstN", "$lastN", "$minN", "$maxN"]),
+            st.sampled_from(["$firstN", "$lastN"]),
             st.integers(1, 4),
-            st.one_of(VALUES, OUTPUTS, EXPRESSIONS),
+            st.one_of(OUTPUTS, EXPRESSIONS),
+        ),
+        # Whole rows are not compared: the driver's encoding moves their `_id`s to the front.
+        st.builds(
+            lambda name, count, value: {name: {"n": count, "input": value}},
+            st.sampled_from(["$minN", "$maxN"]),
+            st.integers(1, 4),
+            st.one_of(VALUES, EXPRESSIONS),
         ),
         st.builds(
             lambda name, count, order, value: {name: {"n": count, "sortBy": order, "output": value}},
