@@ -83,8 +83,13 @@ impl Columns {
                 columns.place(field.as_bytes(), &mut places);
             }
         }
+        let expected = buckets.iter().map(BucketSource::expected).sum();
         for bucket in buckets {
             columns.add(*bucket, fields.is_none(), &mut places)?;
+            columns
+                .data
+                .iter_mut()
+                .for_each(|data| data.reserve(expected));
         }
         Ok(columns)
     }
@@ -275,6 +280,24 @@ impl Data {
             ));
         }
         Ok(())
+    }
+
+    /// Makes room for so many rows in all.
+    fn reserve(&mut self, rows: usize) {
+        let more = rows.saturating_sub(self.len());
+        match self {
+            Self::Whole {
+                values, present, ..
+            } => {
+                values.reserve(more);
+                present.reserve(more);
+            }
+            Self::Double { values, present } => {
+                values.reserve(more);
+                present.reserve(more);
+            }
+            _ => {}
+        }
     }
 
     /// Adds the `count` entries of a column in a pack.

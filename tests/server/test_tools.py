@@ -14,6 +14,7 @@ import lmdb
 import pytest
 from pymongo import MongoClient
 
+from bucketd.storage.format import FORMAT_VERSION
 from support.server_process import ServerProcess, server_environment
 
 Document = dict[str, Any]
@@ -316,7 +317,7 @@ def test_restore_refuses_what_it_should(filled: Path, tmp_path: Path) -> None:
     assert "no finished backup" in unfinished.stderr
 
 
-@pytest.mark.parametrize("stamp", [b"3", b"0", b"x"])
+@pytest.mark.parametrize("stamp", [str(FORMAT_VERSION + 1).encode(), b"0", b"x"])
 def test_other_formats_are_refused_everywhere(filled: Path, tmp_path: Path, stamp: bytes) -> None:
     tamper(filled, "meta", lambda transaction: transaction.put(b"format", stamp))
     for command in (

@@ -171,6 +171,7 @@ impl Coder {
 pub struct Decoder<'a> {
     state: u32,
     words: &'a [u8],
+    at: usize,
 }
 
 impl<'a> Decoder<'a> {
@@ -179,12 +180,14 @@ impl<'a> Decoder<'a> {
             return Ok(Self {
                 state: LOW,
                 words: stream,
+                at: 0,
             });
         }
         let (state, words) = stream.split_first_chunk().ok_or(Torn)?;
         Ok(Self {
             state: u32::from_le_bytes(*state),
             words,
+            at: 0,
         })
     }
 
@@ -194,18 +197,21 @@ impl<'a> Decoder<'a> {
         self.state = (slot >> 8 & 0xfff)
             .wrapping_mul(self.state >> BITS)
             .wrapping_add(slot >> 20);
-        if self.state < LOW {
-            if let Some((word, rest)) = self.words.split_first_chunk() {
-                self.state = self.state << 16 | u32::from(u16::from_le_bytes(*word));
-                self.words = rest;
-            }
-        }
+        // Without a branch, which nothing could foretell.
+        let word = match self.words.get(self.at..self.at + 2) {
+            Some(word) => u32::from(word[0]) | u32::from(word[1]) << 8,
+            None => 0,
+        };
+        let low = self.state < LOW;
+        let fed = self.state << 16 | word;
+        self.state = if low { fed } else { self.state };
+        self.at += 2 * usize::from(low);
         slot as u8
     }
 
     /// Whether the stream has been read to its end, and is what was written.
     pub fn finish(&self) -> Result<(), Torn> {
-        if self.state == LOW && self.words.is_empty() {
+        if self.state == LOW && self.at == self.words.len() {
             Ok(())
         } else {
             Err(Torn)

@@ -234,6 +234,13 @@ pub struct Start {
 }
 
 impl Start {
+    /// The numbers, where all of their residuals are nothing.
+    pub fn even(&self) -> Option<impl Iterator<Item = i64>> {
+        let (first, step) = (self.first, self.second.unwrap_or(0));
+        let steps = (0..self.count as i64).map(move |at| first.wrapping_add(at.wrapping_mul(step)));
+        (self.width == 0).then_some(steps)
+    }
+
     /// Takes the numbers out of their stream.
     #[inline]
     pub fn restore(

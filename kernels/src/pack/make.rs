@@ -9,8 +9,9 @@ use crate::columns::Data;
 use crate::elements::{elements, find, int32, kind, Element};
 use crate::unpack::{packed, ROWS_MAX};
 
-/// About what a stream and a column's start take beyond the symbols.
-const COLUMN_BYTES: usize = 14;
+/// About what the start of a column takes, and a stream beyond its symbols.
+const COLUMN_BYTES: usize = 10;
+const STREAM_BYTES: usize = 5;
 
 /// A bucket as its pack sees it.
 struct Bucket<'a> {
@@ -261,9 +262,11 @@ fn plan(cells: &[Option<Cell<'_>>]) -> Option<Plan> {
     let mut residuals = Vec::new();
     for second_order in [false, true] {
         let mut counts = [[0_u64; 256]; 8];
+        let mut streams = 0;
         for numbers in &coded {
             numbers.residuals(second_order, &mut residuals);
             let width = width_of(&residuals);
+            streams += usize::from(width > 0);
             for (plane, counts) in counts.iter_mut().enumerate().take(width) {
                 for residual in &residuals {
                     counts[usize::from((residual >> (8 * plane)) as u8)] += 1;
@@ -276,8 +279,9 @@ fn plan(cells: &[Option<Cell<'_>>]) -> Option<Plan> {
             .zip(&counts)
             .map(|(frequencies, counts)| frequencies.cost_bits(counts))
             .sum();
-        let starts = coded.len() * (COLUMN_BYTES + if second_order { 4 } else { 0 });
-        let cost = bits / 8.0 + starts as f64;
+        let starts = coded.len() * COLUMN_BYTES + streams * STREAM_BYTES;
+        let seconds = if second_order { coded.len() } else { 0 };
+        let cost = bits / 8.0 + (starts + seconds) as f64;
         if best.as_ref().is_none_or(|(least, _)| cost < *least) {
             let coders = frequencies.into_iter().map(Coder::new).collect();
             best = Some((

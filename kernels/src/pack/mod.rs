@@ -31,6 +31,14 @@ pub enum BucketSource<'a> {
 }
 
 impl<'a> BucketSource<'a> {
+    /// How many measurements it has, where that is known without looking; else none.
+    pub fn expected(&self) -> usize {
+        match self {
+            Self::Stored(_) => 0,
+            Self::Packed { pack, number, .. } => pack.count(*number),
+        }
+    }
+
     /// A document that tells everything but the columns.
     pub fn head(&self) -> &'a [u8] {
         match self {

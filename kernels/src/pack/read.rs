@@ -82,8 +82,12 @@ impl CodedColumn<'_> {
         make: impl Fn(i64) -> T,
     ) -> Result<Option<Vec<u8>>, Torn> {
         let Some(present) = self.present else {
-            self.start
-                .restore(self.stream, self.tables, |number| out.push(make(number)))?;
+            match self.start.even() {
+                Some(numbers) => out.extend(numbers.map(make)),
+                None => self
+                    .start
+                    .restore(self.stream, self.tables, |number| out.push(make(number)))?,
+            }
             return Ok(None);
         };
         let mut numbers = Vec::with_capacity(self.start.count);
@@ -200,6 +204,11 @@ impl Pack {
             .sum();
         let cells = self.fields.len() * self.len();
         self.heads.len() + self.body.len() + 8192 * tables + 160 * cells
+    }
+
+    /// How many measurements a bucket has.
+    pub fn count(&self, bucket: usize) -> usize {
+        self.counts.get(bucket).copied().unwrap_or(0)
     }
 
     /// A bucket's document without `data`.
