@@ -31,6 +31,8 @@ _WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 """So many bytes of buckets wait for neighbours of their series; those that have waited longest go without."""
 _TOGETHER_MAX: Final = 64
 """So many buckets become one at most, and are changed in one commit, about."""
+_TOGETHER_IN_PACKS_MAX: Final = 8
+"""The same where packs may have to be taken apart."""
 _APART_MAX: Final = 4
 """Buckets that others did not fit to are tried again with what follows, the last few of them."""
 _TRIES: Final = 50
@@ -136,6 +138,19 @@ class Groups:
             yield group.members
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a pass.
+
+    Attributes:
+        gone: so many buckets have become part of others.
+        put_off: the rest waits, as somebody always reads.
+    """
+
+    gone: int
+    put_off: bool
+
+
 class Merger:
     """Merges the loose buckets of collections. Used on the event loop."""
 
@@ -153,43 +168,65 @@ class Merger:
         self._buckets = buckets
         self._enabled = enabled
 
-    async def merge(self, collection: Collection, low: bytes) -> int:
-        """Merge what can be merged from a record key on; returns how many buckets have gone."""
+    async def merge(self, collection: Collection, low: bytes, *, packed: bool = False) -> Outcome:
+        """Merge what can be merged from a record key on.
+
+        Args:
+            packed: also what lies in packs, which are taken apart then.
+        """
         buckets, options = self._buckets(), collection.timeseries
         if buckets is None or options is None or not self._enabled():
-            return 0
+            return Outcome(0, put_off=False)
         # One that becomes active meanwhile is told by its bytes, or tells by itself that it was changed.
         groups = Groups(options, buckets.limits, buckets.active_ids(collection))
         resume: bytes | None = low
         gone = 0
         while resume is not None:
-            merges, resume = await asyncio.to_thread(self._read, collection, options, buckets.limits, groups, resume)
-            for some in _portions(merges):
+            read = self._read_all if packed else self._read_loose
+            found, resume = await asyncio.to_thread(read, collection, groups, resume)
+            merges = await asyncio.to_thread(_all_merged, collection, options, buckets.limits, found)
+            for some in _portions(merges, _TOGETHER_IN_PACKS_MAX if packed else _TOGETHER_MAX):
                 done = await self._commit(collection, some)
                 if done is None:
-                    return gone
+                    return Outcome(gone, put_off=True)
                 gone += done
                 buckets.note_merged(collection, done)
-        return gone
+        return Outcome(gone, put_off=False)
 
-    def _read(
-        self, collection: Collection, options: TimeseriesOptions, limits: Limits, groups: Groups, low: bytes
-    ) -> tuple[list[Merge], bytes | None]:
-        """Read on from a record key; returns what was merged, and where to go on. On a thread of its own."""
+    def _read_loose(self, collection: Collection, groups: Groups, low: bytes) -> tuple[list[Rows], bytes | None]:
+        """Read loose buckets from a record key on; returns those to be merged, and where to go on. On a thread of its own."""
         prefix = number_key(collection.id)
         found: list[Rows] = []
-        resume, seen = None, 0
+        seen = 0
         with self._engine.snapshot() as snapshot:
             for key, raw in snapshot.scan("records", prefix + low, after(prefix)):
                 seen += len(raw)
                 if not packs.is_pack(raw):
                     found += groups.see(key[8:], raw)
                 if seen >= _STEP_BYTES:
-                    resume = key[8:] + b"\0"
+                    return found, key[8:] + b"\0"
+        found += groups.finish()
+        return found, None
+
+    def _read_all(self, collection: Collection, groups: Groups, low: bytes) -> tuple[list[Rows], bytes | None]:
+        """The same of all buckets, of which those in packs are looked at by their heads."""
+        found: list[Rows] = []
+        resume: bytes | None = None
+        seen = 0
+        with self._engine.snapshot() as snapshot:
+            for key, head in documents.scan(snapshot, collection.with_heads, low=low):
+                seen += len(head)
+                found += groups.see(key, head)
+                if seen >= _STEP_BYTES:
+                    resume = key + b"\0"
                     break
             else:
                 found += groups.finish()
-        return [merge for members in found for merge in _merged(collection, options, limits, members)], resume
+            whole: list[Rows] = []
+            for group in found:
+                rows = [(key, documents.fetch(snapshot, collection, key)) for key, _ in group]
+                whole.append([(key, raw) for key, raw in rows if raw is not None])
+        return whole, resume
 
     async def _commit(self, collection: Collection, merges: Sequence[Merge]) -> int | None:
         """Put merged buckets in the place of others; returns how many have gone, None where it cannot be done now."""
@@ -220,10 +257,9 @@ class Merger:
         current = self._catalog.collection_in(transaction, collection.namespace)
         if current is None or current.id != collection.id:
             return 0
-        prefix = number_key(collection.id)
         gone = 0
         for merge in merges:
-            if any(transaction.get("records", prefix + key) != raw for key, raw in merge.members):
+            if any(documents.fetch(transaction, current, key) != raw for key, raw in merge.members):
                 continue
             (first, old), *others = merge.members
             for key, raw in others:
@@ -268,16 +304,23 @@ def _meta(raw: bytes) -> bytes:
     return b"" if found is None else bytes([found[0]]) + found[1]
 
 
-def _portions(merges: Sequence[Merge]) -> Iterator[list[Merge]]:
+def _portions(merges: Sequence[Merge], buckets_max: int) -> Iterator[list[Merge]]:
     """As many merges at a time as a short commit does."""
     some: list[Merge] = []
     for merge in merges:
         some.append(merge)
-        if sum(len(one.members) for one in some) >= _TOGETHER_MAX:
+        if sum(len(one.members) for one in some) >= buckets_max:
             yield some
             some = []
     if some:
         yield some
+
+
+def _all_merged(
+    collection: Collection, options: TimeseriesOptions, limits: Limits, found: Sequence[Rows]
+) -> list[Merge]:
+    """The merges of several groups; on a thread of its own."""
+    return [merge for members in found for merge in _merged(collection, options, limits, members)]
 
 
 def _merged(collection: Collection, options: TimeseriesOptions, limits: Limits, members: Rows) -> list[Merge]:

@@ -26,6 +26,8 @@ PASS_MS: Final = 5000
 CLOSED_MIN: Final = 16
 """For fewer buckets that were closed since the last pass than this, or than a quarter of the active ones, there is none."""
 
+_PUT_OFF_MAX: Final = 10
+"""So many passes packing waits for merging."""
 _STEP_BYTES: Final = 2 * 1024 * 1024
 _LEFT_LOOSE: Final = packs.RAW_BYTES_MAX // 4
 """Fewer bytes beside each other than this wait for more."""
@@ -71,11 +73,13 @@ class _Loose:
         count: about how many there are, active ones included. Nothing is known of those that were there at the start.
         low: no loose one lies before this record key.
         left: how many the last pass found no neighbours for.
+        put_off: how often in a row nothing was packed, because it could not be merged first.
     """
 
     count: int = 0
     low: bytes = b""
     left: int = 0
+    put_off: int = 0
 
 
 class Packer:
@@ -164,7 +168,13 @@ class Packer:
             skipped: bytes | None = None
             packed = 0
             if self._merger is not None:
-                loose.count = max(loose.count - await self._merger.merge(collection, low), 0)
+                merged = await self._merger.merge(collection, low, packed=everything)
+                loose.count = max(loose.count - merged.gone, 0)
+                if merged.put_off and not everything and loose.put_off < _PUT_OFF_MAX:
+                    # What can still be merged is packed when somebody has read without a pause for long.
+                    loose.put_off += 1
+                    return 0
+                loose.put_off = 0
             while resume is not None:
                 step = await asyncio.to_thread(self._read, collection, resume, active, everything)
                 if step.made:
