@@ -57,6 +57,14 @@ def connect(server: ServerProcess, certificates: Certificates, key: Path | None 
     return Client(server.uri, tls=True, tlsCAFile=str(certificates.ca), serverSelectionTimeoutMS=5000, **more)
 
 
+def test_large_replies_arrive_whole(both: ServerProcess, certificates: Certificates) -> None:
+    rows = [{"_id": number, "text": f"{number} " * 200} for number in range(8000)]
+    with connect(both, certificates) as client:
+        client.lab.rows.insert_many(rows)
+        assert list(client.lab.rows.find(batch_size=8000)) == rows
+        client.drop_database("lab")
+
+
 def refused(server: ServerProcess, **more: Any) -> bool:
     with Client(server.uri, serverSelectionTimeoutMS=300, **more) as client:
         try:
