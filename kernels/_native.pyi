@@ -939,6 +939,7 @@ def arrange_rows(
     blocks: Sequence[RowBlock | list[bytes]],
     positions: NDArray[np.int64],
     fields: Sequence[tuple[str, NDArray[np.uint8], NDArray[np.int64], Sequence[str] | None]] = ...,
+    kept: dict[str, Any] | None = None,
 ) -> RowBlock:
     """Rows of some blocks, numbered through, at these positions, with further fields in the places of those of their names,
     or at the end.
@@ -946,6 +947,8 @@ def arrange_rows(
     Args:
         fields: each a name, and for each row a type byte (double, string, bool, date, int32, int64; null for any other)
             and the bits of the value, which of strings are places in the last item.
+        kept: the names of the fields that stay, each with None, or with those that stay of the objects in it; None for all.
+            Further fields come behind them then.
 
     Raises:
         IndexError: there is no such row.

@@ -59,6 +59,11 @@ class Projection:
         return frozenset(kind for _, kind in self._metas)
 
     @property
+    def is_plain_inclusion(self) -> bool:
+        """Whether some fields stay and others are computed, and that is all."""
+        return self.is_inclusion and not (self._metas or self._rewrites or self._positional)
+
+    @property
     def is_identity(self) -> bool:
         """Whether every document stays as it is."""
         return not (self.is_inclusion or self._metas or self._rewrites or self._root.order or self._root.named)

@@ -145,6 +145,9 @@ def _with_columns_between(spec: UnpackSpec, behind: Sequence[Stage]) -> list[Sta
             made[at] = stage = computing
         follower = behind[at + 1] if at + 1 < len(behind) else None
         taken = follower is not None and (_wants_columns(spec, follower) or _tests_columns(spec, follower))
+        if isinstance(stage, ComputedFields) and stage.kept is not None:
+            # What it leaves out is not to be found by others.
+            break
         if isinstance(stage, SetWindowFields | Densify | ComputedFields):
             made[at] = stage.giving_columns() if taken else stage
         elif not isinstance(stage, Match):

@@ -1,14 +1,16 @@
 //! Rows put into another order, and given further fields, on their way to a reply.
 
-use crate::elements::{elements, kind, Malformed};
+use crate::elements::{elements, kind, Element, Malformed};
 use crate::rows::{Block, Part};
 use crate::rows_edge::RowBlock;
 use crate::unpack::{check_size, Failure};
-use crate::writer::{begin, element, end, header};
+use crate::writer::{begin, begin_named, element, end, header, Digits};
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
+
+const DEPTH_MAX: usize = 256;
 
 /// A field that documents get, of each a type byte and the bits of a value.
 struct Field<'a> {
@@ -43,17 +45,88 @@ impl Field<'_> {
     }
 }
 
-/// The document with the fields in the places of those of their names, or at its end.
+/// Which fields stay: whole, or what is within them.
+struct Tree(Vec<(Vec<u8>, Option<Tree>)>);
+
+impl Tree {
+    fn of(kept: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let mut names = Vec::with_capacity(kept.len());
+        for (name, below) in kept {
+            let below = match below.is_none() {
+                true => None,
+                false => Some(Self::of(&below.cast_into::<PyDict>()?)?),
+            };
+            names.push((name.extract::<String>()?.into_bytes(), below));
+        }
+        Ok(Self(names))
+    }
+
+    /// Appends what stays of a field of a document.
+    fn write(&self, field: &Element<'_>, out: &mut Vec<u8>, depth: usize) -> Result<(), Malformed> {
+        match self.0.iter().find(|(name, _)| name == field.name) {
+            Some((_, None)) => element(out, field.kind, field.name, field.value),
+            Some((_, Some(below))) => {
+                below.write_within(field.kind, field.name, field.value, out, depth)?;
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Appends what stays of a value under a name: of an object its fields, of an array its objects and arrays; of others nothing.
+    fn write_within(
+        &self,
+        type_byte: u8,
+        name: &[u8],
+        value: &[u8],
+        out: &mut Vec<u8>,
+        depth: usize,
+    ) -> Result<bool, Malformed> {
+        if depth > DEPTH_MAX {
+            return Err(Malformed("a document is nested too deeply"));
+        }
+        match type_byte {
+            kind::OBJECT => {
+                let begun = begin_named(out, kind::OBJECT, name);
+                for field in elements(value)? {
+                    self.write(&field?, out, depth + 1)?;
+                }
+                end(out, begun);
+            }
+            kind::ARRAY => {
+                let begun = begin_named(out, kind::ARRAY, name);
+                let mut index = Digits::of(0);
+                for item in elements(value)? {
+                    let item = item?;
+                    let place = index.as_bytes().to_vec();
+                    if self.write_within(item.kind, &place, item.value, out, depth + 1)? {
+                        index.increase();
+                    }
+                }
+                end(out, begun);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// The document with the fields in the places of those of their names, or at its end; without what is not kept.
 fn with_fields_of(
     document: &[u8],
     row: usize,
     fields: &[Field<'_>],
+    kept: Option<&Tree>,
     out: &mut Vec<u8>,
 ) -> Result<(), Malformed> {
     let begun = begin(out);
     let mut met = vec![false; fields.len()];
     for old in elements(document)? {
         let old = old?;
+        if let Some(kept) = kept {
+            kept.write(&old, out, 0)?;
+            continue;
+        }
         let at = fields
             .iter()
             .position(|field| field.name.as_bytes() == old.name);
@@ -124,13 +197,15 @@ impl Rows<'_> {
 }
 
 #[pyfunction]
-#[pyo3(signature = (blocks, positions, fields = Vec::new()))]
+#[pyo3(signature = (blocks, positions, fields = Vec::new(), kept = None))]
 fn arrange_rows(
     py: Python<'_>,
     blocks: Vec<Rows<'_>>,
     positions: PyReadonlyArray1<'_, i64>,
     fields: Vec<Given<'_>>,
+    kept: Option<Bound<'_, PyDict>>,
 ) -> PyResult<RowBlock> {
+    let kept = kept.as_ref().map(Tree::of).transpose()?;
     let positions = positions.as_slice()?;
     let mut given = Vec::with_capacity(fields.len());
     for (name, kinds, bits, texts) in &fields {
@@ -165,9 +240,11 @@ fn arrange_rows(
                 return Ok(None);
             };
             block.documents(first..first + count, |row| {
-                if given.is_empty() {
+                if given.is_empty() && kept.is_none() {
                     bytes.extend_from_slice(row);
-                } else if let Err(malformed) = with_fields_of(row, ends.len(), &given, &mut bytes) {
+                } else if let Err(malformed) =
+                    with_fields_of(row, ends.len(), &given, kept.as_ref(), &mut bytes)
+                {
                     wrong = Some(malformed);
                 }
                 ends.push(bytes.len());

@@ -126,6 +126,7 @@ class Arranged:
         self.changed = changed
         self._gathered = gathered
         self._added: dict[str, Added] = {}
+        self._kept: dict[str, Any] | None = None
         self._columns: dict[str, Column] = {}
         segments = gathered.segments[order]
         runs = np.flatnonzero(np.concatenate(([True], segments[1:] != segments[:-1])))
@@ -140,6 +141,10 @@ class Arranged:
         """Give the rows a field."""
         self._added[name] = field
         self._columns.pop(name, None)
+
+    def keep(self, fields: dict[str, Any]) -> None:
+        """Leave out of rows that are built what is not among these fields; see `arrange_rows`."""
+        self._kept = fields
 
     def column(self, name: str) -> Column:
         """A column of all rows in order, those that were added among them."""
@@ -187,12 +192,12 @@ class Arranged:
 
     def _build(self, positions: Positions) -> RowBlock:
         block = self._gathered.select(self.order[positions]).packed()[0]
-        if not self._added:
+        if not self._added and self._kept is None:
             return block
         fields = [
             (name, field.kinds[positions], field.bits[positions], field.texts) for name, field in self._added.items()
         ]
-        return arrange_rows([block], np.arange(len(positions)), fields)
+        return arrange_rows([block], np.arange(len(positions)), fields, self._kept)
 
 
 def gathered(batches: Sequence[ColumnBatch]) -> ColumnBatch:

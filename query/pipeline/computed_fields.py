@@ -1,7 +1,8 @@
-"""`$addFields` over columns: what is computed of columns is put into rows as they are built."""
+"""`$addFields` and `$project` over columns: what is computed is put into rows as they are built, what is not kept left out."""
 
 from collections.abc import Iterator
 from copy import copy
+from typing import Any
 
 import numpy as np
 
@@ -13,19 +14,22 @@ from ..columns.operands import Unfit
 from ..expression.base import Expression
 from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
-from ..update.pipeline import AddFields
+from ..projection_nodes import ProjectionNode
+from ..update.pipeline import AddFields, Project
 from .base import Fields, Stage, StageNode, joined
 from .column_stages import PART_ROWS
 from .reshape import Reshape
 
 
 class ComputedFields(Stage):
-    """A `$set` or `$addFields` whose fields columns can compute."""
+    """A `$set`, `$addFields` or `$project` whose fields columns can compute."""
 
-    def __init__(self, stage: Reshape, fields: list[tuple[str, Expression]]) -> None:
-        self.name = stage.name  # type: ignore[misc]  # it goes by either name
+    def __init__(self, stage: Reshape, fields: list[tuple[str, Expression]], kept: dict[str, Any] | None) -> None:
+        self.name = stage.name  # type: ignore[misc]  # it goes by any of the names
         self.stage = stage
         self.fields = fields
+        self.kept = kept
+        """What stays of rows; None where all of it does."""
         self.gives_columns = False
         """Whether who takes its rows looks at columns."""
 
@@ -96,22 +100,47 @@ class _ComputedNode(StageNode):
         made = Arranged(batch.as_segments(), np.arange(rows), one, np.zeros(rows, dtype=np.bool_))
         for name, field in fields:
             made.add(name, field)
+        if stage.kept is not None:
+            made.keep(stage.kept)
         return made
 
 
 def computed_fields(stage: Reshape, time_field: str, shared_field: str | None) -> ComputedFields | None:
     """The stage over columns; None where these cannot compute its fields."""
-    if not isinstance(stage.step, AddFields):
+    step = stage.step
+    if stage.metadata_read():
         return None
-    root = stage.step._root
-    if root.named or root.children or set(root.order) != set(root.computed) or stage.metadata_read():
+    kept = None
+    if isinstance(step, AddFields):
+        root = step._root
+        if root.named or root.children:
+            return None
+    elif isinstance(step, Project) and step._projection.is_plain_inclusion:
+        root = step._projection._root
+        kept = _kept(root)
+        if kept is None:
+            return None
+    else:
         return None
     fields: list[tuple[str, Expression]] = []
     for name in root.order:
-        expression = root.computed[name]
-        if name in (time_field, shared_field) or not isinstance(expression, Expression):
+        expression = root.computed.get(name)
+        if expression is None:
+            continue
+        if not isinstance(expression, Expression) or not can_compute(expression, shared_field):
             return None
-        if not can_compute(expression, shared_field):
+        if kept is None and name in (time_field, shared_field):
             return None
         fields.append((name, expression))
-    return ComputedFields(stage, fields)
+    return ComputedFields(stage, fields, kept)
+
+
+def _kept(root: ProjectionNode) -> dict[str, Any] | None:
+    """What an inclusion keeps; None where it computes anything below the top."""
+    kept: dict[str, Any] = dict.fromkeys(root.named)
+    for name, child in root.children.items():
+        below = None if child.has_computed else _kept(child)
+        if below is None:
+            return None
+        kept[name] = below
+    return kept

@@ -89,6 +89,43 @@ async def test_fields_and_filters_behind_windows(rows: list[Document], fields: D
     assert found == answer(lambda: by_group(in_a_list(bucket_order(lab), pipeline)))
 
 
+PROJECTED = st.builds(
+    lambda kept, fields, hidden: {
+        **({"_id": 0} if hidden else {}),
+        **kept,
+        **{f"new_{name}": one for name, one in fields.items()},
+    },
+    st.dictionaries(st.sampled_from(["t", "d", "i", "s", "none", "m.x", "d.x", "m.y.z"]), st.just(1), min_size=1),
+    st.dictionaries(
+        st.sampled_from("pq"), st.one_of(EXPRESSIONS, st.sampled_from(["$d", "$m.x", "$m", "$none"])), max_size=2
+    ),
+    st.booleans(),
+)
+
+
+@COMMON
+@given(typed(FIELDS), PROJECTED, st.one_of(st.none(), TESTS))
+async def test_projected_fields(rows: list[Document], fields: Document, test: Document | None) -> None:
+    filter: list[Document] = [] if test is None else [{"$match": test}]
+    same(await stored(rows), [*filter, {"$project": fields}])
+
+
+@COMMON
+@given(typed(CALM), PROJECTED, ADDED)
+async def test_projected_fields_behind_others(rows: list[Document], fields: Document, added: Document) -> None:
+    lab = await stored(rows)
+    windows: Document = {"$setWindowFields": WINDOW}
+    same(lab, [windows, {"$project": fields}])
+    same(lab, [{"$addFields": added}, {"$project": {**fields, "p": 1}}, {"$match": {"i": {"$gte": 0}}}])
+    pipeline: list[Document] = [
+        {"$project": fields},
+        {"$group": {"_id": "$t", "n": {"$sum": "$d"}, "l": {"$sum": "$l"}}},
+    ]
+    found = answer(lambda: by_group(lab.aggregate(*pipeline)))
+    expected = answer(lambda: by_group(in_a_list(bucket_order(lab), pipeline)))
+    assert found == expected
+
+
 async def lab_of(count: int) -> Measurements:
     return await stored(
         [
