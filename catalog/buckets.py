@@ -7,7 +7,6 @@ decides which bucket is asked, opens, archives and reopens them, and counts.
 
 import asyncio
 import secrets
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -157,6 +156,7 @@ class BucketCatalog:
         """The collection was dropped, renamed or changed: let go of its buckets."""
         gone = [bucket for bucket in self._buckets if bucket.namespace in (namespace, namespace.buckets)]
         self._lost(gone)
+        self._buckets.let_go_of_kept(namespace, namespace.buckets)
         for collection_id in {bucket.collection_id for bucket in gone}:
             self._buckets.forget_archived(collection_id)
         buckets = self._catalog.get(namespace.buckets if not namespace.is_buckets else namespace)
@@ -362,13 +362,11 @@ class BucketCatalog:
 
     def _stored(self, report: CommitReport) -> None:
         for stored, name in ((report.inserted, "numBucketInserts"), (report.updated, "numBucketUpdates")):
-            for collection_id, count in Counter(bucket.collection_id for bucket, _, _ in stored).items():
-                counters = self._counters.of(collection_id)
-                counters[name] += count
-                counters["numCommits"] += count
             for bucket, memory_bytes, version in stored:
+                counters = self._counters.of(bucket.collection_id)
+                counters[name] += 1
+                counters["numCommits"] += 1
                 if version != bucket.version:
-                    counters = self._counters.of(bucket.collection_id)
                     counters["numCompressedBucketsConvertedToUnsorted"] += bucket.version == 2
                     bucket.version = version
                 self._buckets.measured(bucket, memory_bytes)

@@ -209,10 +209,11 @@ class OpenBuckets:
         kept = self._kept_of.get((collection_id, meta), ())
         return next((bucket for bucket in kept if bucket.takes(time_ms)), None)
 
-    def let_go_of_kept(self) -> None:
-        """Keep nothing more of what made way."""
-        self._kept.clear()
-        self._kept_of.clear()
+    def let_go_of_kept(self, *namespaces: Namespace) -> None:
+        """Keep nothing more of what made way, everywhere or in some collections."""
+        for bucket in list(self._kept):
+            if not namespaces or bucket.namespace in namespaces:
+                self._let_go(bucket)
 
     def is_archived(self, bucket: OpenBucket) -> bool:
         """Whether the bucket is one of those that are archived."""

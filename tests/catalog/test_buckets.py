@@ -256,6 +256,19 @@ async def test_a_bucket_that_made_way_and_was_written_to_is_read_again(lab: Meas
     assert [row["_id"] for row in lab.aggregate()] == [1, 61]
 
 
+async def test_what_made_way_is_let_go_with_its_collection() -> None:
+    engine = CountingEngine()
+    lab = Measurements(engine)
+    await lab.create()
+    await lab.insert(at(0))
+    await lab.insert(at(60))
+    lab.buckets.forget(NAMESPACE)
+    looked = engine.snapshots
+    await lab.insert(at(1))
+    assert engine.snapshots > looked
+    assert counts(lab) == [2, 1]
+
+
 async def test_what_made_way_for_want_of_memory_is_let_go() -> None:
     engine = CountingEngine()
     lab = Measurements(engine, BucketLimits(memory_max=1))
