@@ -55,11 +55,13 @@ class BucketCommits:
         self,
         engine: Engine,
         catalog: Catalog,
+        on_begin: Callable[[], None],
         on_stored: Callable[[CommitReport], None],
         on_lost: Callable[[Iterable[OpenBucket]], None],
     ) -> None:
         self._engine = engine
         self._catalog = catalog
+        self._on_begin = on_begin
         self._on_stored = on_stored
         self._on_lost = on_lost
         self._staged: dict[OpenBucket, None] = {}
@@ -111,7 +113,7 @@ class BucketCommits:
         await done
 
     def commit_then(self, told: Told) -> None:
-        """Have `told` called when everything staged so far is durable, or with what `commit` would raise."""
+        """Have `told` called when everything staged until the commit begins is durable, or with what `commit` would raise."""
         self._waiting.append(told)
         if not self.under_way:
             self.under_way = True
@@ -120,6 +122,7 @@ class BucketCommits:
 
     def _begin(self) -> None:
         """Begin the next commit, for all who wait."""
+        self._on_begin()
         buckets, waiting = list(self._staged), self._waiting
         self._staged, self._waiting = {}, []
         self._writing = buckets

@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from bson import Int64, ObjectId
@@ -62,6 +63,20 @@ class BucketLimits:
     retries_on_duplicates: int = 5
 
 
+@dataclass(slots=True, eq=False)
+class _Insert:
+    """A batch for which nobody waits, whom to tell, and why it could not be placed, if it could not."""
+
+    buckets: Collection
+    batch: Partition
+    told: Told
+    failed: Exception | None = None
+
+    def first_ms(self) -> int:
+        """Its earliest time."""
+        return self.batch.first_ms
+
+
 class BucketCatalog:
     """Open buckets of every time-series collection. Used on the event loop only."""
 
@@ -76,7 +91,9 @@ class BucketCatalog:
         self._fresh: dict[int, Fresh] = {}
         self._again: set[asyncio.Task[None]] = set()
         """Inserts whose buckets changed and for which nobody waits: a task that nobody holds may be lost."""
-        self.commits = BucketCommits(engine, catalog, self._stored, self._lost)
+        self._unplaced: list[_Insert] = []
+        """What will be placed when the next commit begins."""
+        self.commits = BucketCommits(engine, catalog, self._place_waiting, self._stored, self._lost)
 
     async def insert(self, namespace: Namespace, batch: Partition, *, duplicates: int = 0) -> None:
         """Place the measurements in buckets of the collection and wait until all of them are durable, together.
@@ -113,40 +130,62 @@ class BucketCatalog:
     def begin(self, buckets: Collection, batch: Partition, told: Told) -> bool:
         """The same for who does not wait: `told` hears how it ended. False, and nothing done, where more than a commit is needed.
 
-        Raises:
-            MongoError, StorageError: nothing was stored, and `told` hears nothing.
+        The measurements are placed when the next commit begins.
         """
-        options = buckets.timeseries
-        if options is None or (batch.extended and not buckets.flags.get(EXTENDED_RANGE)):
+        if buckets.timeseries is None or (batch.extended and not buckets.flags.get(EXTENDED_RANGE)):
             return False
-        self._place_all(buckets, options, batch)
-        counters = self._counters.of(buckets.id)
-        counters["numWaits"] += self.commits.under_way
-
-        def ended(error: Failure) -> None:
-            if isinstance(error, BucketsChanged):
-                if error.duplicate is None or self.limits.retries_on_duplicates > 0:
-                    self._insert_again(buckets.namespace, batch, told, error)
-                    return
-                error = error.duplicate
-            if error is None:
-                counters["numMeasurementsCommitted"] += batch.measurements
-            told(error)
-
-        self.commits.commit_then(ended)
+        self._counters.of(buckets.id)["numWaits"] += self.commits.under_way
+        insert = _Insert(buckets, batch, told)
+        self._unplaced.append(insert)
+        self.commits.commit_then(partial(self._ended, insert))
         return True
 
-    def _insert_again(self, namespace: Namespace, batch: Partition, told: Told, changed: BucketsChanged) -> None:
+    def _place_waiting(self) -> None:
+        """Place what waits for the commit that is about to begin, the earliest first.
+
+        Clients that send side by side do not arrive in the order of time, and a series changes its bucket each time that
+        it goes back and forth.
+        """
+        waiting, self._unplaced = self._unplaced, []
+        if len(waiting) > 1:
+            waiting.sort(key=_Insert.first_ms)
+        for insert in waiting:
+            buckets = insert.buckets
+            if self._catalog.get(buckets.namespace) is not buckets or buckets.timeseries is None:
+                insert.failed = BucketsChanged()
+                continue
+            try:
+                self._place_all(buckets, buckets.timeseries, insert.batch)
+            except Exception as error:
+                # It is told with the commit, and keeps nobody else from it.
+                insert.failed = error
+
+    def _ended(self, insert: "_Insert", error: Failure) -> None:
+        """The commit of an insert for which nobody waits has ended."""
+        error = insert.failed or error
+        if insert in self._unplaced:
+            # The commit before its own has failed, and so nothing of it was placed: it begins anew, once.
+            self._unplaced.remove(insert)
+        if isinstance(error, BucketsChanged):
+            if error.duplicate is None or self.limits.retries_on_duplicates > 0:
+                self._insert_again(insert, duplicates=int(error.duplicate is not None))
+                return
+            error = error.duplicate
+        if error is None:
+            self._counters.of(insert.buckets.id)["numMeasurementsCommitted"] += insert.batch.measurements
+        insert.told(error)
+
+    def _insert_again(self, again: "_Insert", duplicates: int) -> None:
         """Place a batch anew of which nothing was stored."""
 
         async def insert() -> None:
             try:
-                await self.insert(namespace, batch, duplicates=int(changed.duplicate is not None))
+                await self.insert(again.buckets.namespace, again.batch, duplicates=duplicates)
             except Exception as error:
                 # Whatever it is, it is told.
-                told(error)
+                again.told(error)
             else:
-                told(None)
+                again.told(None)
 
         task = asyncio.get_running_loop().create_task(insert())
         self._again.add(task)

@@ -414,6 +414,10 @@ class Partition:
         """How many documents the batch held."""
 
     @property
+    def first_ms(self) -> int:
+        """The earliest time with which a run begins; 0 where there is none."""
+
+    @property
     def measurements(self) -> int:
         """How many of them are in the runs."""
 

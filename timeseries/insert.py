@@ -90,9 +90,6 @@ def begin_measurements(services: Services, namespace: Namespace, message: bytes,
 
     Returns:
         How many there are. Where this is 0 nothing was done, and `told` hears nothing: `insert_measurements` has to see to them.
-
-    Raises:
-        MongoError, StorageError: as `insert_measurements`.
     """
     catalog = services.catalog
     collection = catalog.get(namespace)

@@ -43,6 +43,13 @@ impl Partition {
     }
 
     #[getter]
+    fn first_ms(&self) -> i64 {
+        let series = self.shared.batch.series.iter();
+        let firsts = series.filter_map(|series| series.measurements.first());
+        firsts.map(|first| first.time_ms).min().unwrap_or(0)
+    }
+
+    #[getter]
     fn measurements(&self) -> usize {
         let series = self.shared.batch.series.iter();
         series.map(|series| series.measurements.len()).sum()

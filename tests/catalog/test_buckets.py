@@ -208,6 +208,21 @@ async def test_a_direct_write_is_noticed_where_nobody_waits(lab: Measurements) -
     assert [row["_id"] for row in lab.aggregate()] == [2]
 
 
+async def test_who_comes_while_buckets_change_is_inserted_once(lab: Measurements) -> None:
+    await lab.insert(at(0))
+    await lab.engine.write(lambda transaction: remove_all(lab, transaction))
+    told: list[asyncio.Future[Exception | None]] = []
+    for number in range(1, 8):
+        batch = partition([encode(at(number))], "t", "m")
+        told.append(asyncio.get_running_loop().create_future())
+        assert lab.buckets.begin(lab.collection(NAMESPACE.buckets), batch, told[-1].set_result)
+        # Some of them come while the first commit, which finds out, is under way.
+        await asyncio.sleep(0)
+    assert await asyncio.gather(*told) == [None] * 7
+    assert [row["_id"] for row in lab.aggregate()] == [1, 2, 3, 4, 5, 6, 7]
+    assert lab.counters()["numMeasurementsCommitted"] == 8
+
+
 def remove_all(lab: Measurements, transaction: Transaction) -> None:
     collection = lab.catalog.collection_in(transaction, NAMESPACE.buckets)
     assert collection is not None
