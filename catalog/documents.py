@@ -73,6 +73,14 @@ def stored_bytes(snapshot: Snapshot, collection: Collection) -> int:
     return max(size - packs.saved_bytes(snapshot, number_key(collection.id)), 0) if collection.packed else size
 
 
+def note_rewritten(transaction: Transaction, collection: Collection, more_bytes: int) -> None:
+    """Documents were written in another form, by so many bytes longer (or shorter, if negative)."""
+    if more_bytes:
+        stats = read_stats(transaction, collection)
+        stats.data_bytes += more_bytes
+        write_stats(transaction, collection, stats)
+
+
 def recount(transaction: Transaction, collection: Collection) -> None:
     """Make the counts of a collection anew from its records."""
     stats = Stats(next_record=read_stats(transaction, collection).next_record)

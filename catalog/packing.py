@@ -12,10 +12,11 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from ..common.errors import MongoError
+from ..kernels import BucketError, bucket_in_order
 from ..storage.engine import Engine, Transaction
 from ..storage.errors import StorageError
 from ..storage.keys import after, number_key
-from . import packs
+from . import documents, packs
 from .catalog import Catalog
 from .collections import Collection
 from .merging import Merger
@@ -51,16 +52,25 @@ class Active(Protocol):
 
 
 @dataclass(slots=True)
+class Made:
+    """A pack, the bytes of the documents in it, and the buckets that it is to replace; keys with the collection's number."""
+
+    value: bytes
+    document_bytes: int
+    rows: Rows
+
+
+@dataclass(slots=True)
 class Step:
     """What one stretch of a walk has found.
 
     Attributes:
-        made: packs, each with the buckets that it is to replace; keys with the collection's number.
+        made: packs.
         skipped: record key of the first bucket that was left loose.
         resume: where to go on; None at the end.
     """
 
-    made: list[tuple[bytes, Rows]] = field(default_factory=list)
+    made: list[Made] = field(default_factory=list)
     skipped: bytes | None = None
     resume: bytes | None = None
 
@@ -192,6 +202,7 @@ class Packer:
         """Read on from a record key, and make packs; on a thread of its own."""
         prefix = number_key(collection.id)
         step = Step()
+        time_field = str(collection.options["timeseries"]["timeField"])
         run: Rows = []
         raw_bytes = read_bytes = 0
         last = b""
@@ -202,12 +213,12 @@ class Packer:
             while run and (raw_bytes >= packs.RAW_BYTES_MAX or at_end):
                 few = at_end and raw_bytes < _LEFT_LOOSE and not everything
                 share = run if few else _share(run)
-                made = None if few else packs.pack(share)
+                made = None if few else packs.pack([(key, _in_order(raw, time_field)) for key, raw in share])
                 count = len(share) if made is None else made[0]
                 if made is None:
                     step.skipped = step.skipped if step.skipped is not None else run[0][0]
                 else:
-                    step.made.append((made[1], [(prefix + key, raw) for key, raw in run[:count]]))
+                    step.made.append(Made(made[1], made[2], [(prefix + key, raw) for key, raw in run[:count]]))
                 raw_bytes -= sum(len(raw) for _, raw in run[:count])
                 run = run[count:]
 
@@ -235,16 +246,27 @@ class Packer:
         if current is None or current.id != collection.id:
             return 0
         packed = 0
-        for value, rows in step.made:
+        for made in step.made:
+            rows = made.rows
             first, last = rows[0][0], rows[-1][0]
             if list(transaction.scan("records", first, last + b"\0")) != rows:
                 continue
             for key, _ in rows[:-1]:
                 transaction.delete("records", key)
-            transaction.put("records", last, value)
-            packs.note_saved(transaction, number_key(collection.id), sum(len(raw) for _, raw in rows) - len(value))
+            transaction.put("records", last, made.value)
+            packs.note_saved(transaction, number_key(collection.id), made.document_bytes - len(made.value))
+            documents.note_rewritten(transaction, current, made.document_bytes - sum(len(raw) for _, raw in rows))
             packed += len(rows)
         return packed
+
+
+def _in_order(raw: bytes, time_field: str) -> bytes:
+    """A bucket in the order of time: what came out of order takes more, and is read with more effort."""
+    try:
+        return bucket_in_order(raw, time_field) or raw
+    except BucketError:
+        # Somebody else wrote it; it stays as it is.
+        return raw
 
 
 def _share(run: Rows) -> Rows:

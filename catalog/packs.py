@@ -182,8 +182,8 @@ def stored_size(length: int) -> int:
     return -(-(length + _PAGE_HEAD_BYTES) // _PAGE_BYTES) * _PAGE_BYTES + _NODE_OVERHEAD_BYTES
 
 
-def pack(rows: Sequence[tuple[bytes, bytes]]) -> tuple[int, bytes] | None:
-    """Make a pack of the first so many rows; None where it would not pay.
+def pack(rows: Sequence[tuple[bytes, bytes]]) -> tuple[int, bytes, int] | None:
+    """Make a pack of the first so many rows, of so many bytes; None where it would not pay.
 
     Of some lengths that are about as good, the one is taken that leaves the least of its last page empty.
     """
@@ -197,7 +197,7 @@ def pack(rows: Sequence[tuple[bytes, bytes]]) -> tuple[int, bytes] | None:
         if _share(raws[:fuller], other) < share * 0.99:
             count, value = fuller, other
             share = _share(raws[:fuller], other)
-    return None if share > _MUST_SAVE else (count, value)
+    return None if share > _MUST_SAVE else (count, value, sum(len(raw) for raw in raws[:count]))
 
 
 def _share(raws: Sequence[bytes], value: bytes) -> float:

@@ -1055,6 +1055,15 @@ def merge_buckets(
     Lets other threads run.
     """
 
+def bucket_in_order(bucket: bytes, time_field: str) -> bytes | None:
+    """A bucket of version 3 with its measurements in the order of time, as one of version 2; None for other versions.
+
+    Raises:
+        BucketError: it is not well formed.
+
+    Lets other threads run.
+    """
+
 def validate_bucket(
     bucket: bytes,
     time_field: str,

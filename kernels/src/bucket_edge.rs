@@ -2,6 +2,7 @@
 
 use crate::bucket::{Bucket, Limits};
 use crate::bucket_check;
+use crate::bucket_order::in_order;
 use crate::keystring::{self, Collate};
 use crate::lot::Lot;
 use crate::merging::{merge, Form};
@@ -488,6 +489,17 @@ fn validate_bucket(
     })
 }
 
+/// A bucket of version 3 with its measurements in the order of time; None for one of another version.
+#[pyfunction]
+fn bucket_in_order<'py>(
+    py: Python<'py>,
+    bucket: &[u8],
+    time_field: &str,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let made = py.detach(|| in_order(bucket, time_field.as_bytes()))?;
+    Ok(made.map(|made| PyBytes::new(py, &made)))
+}
+
 /// Add these functions to the module.
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Run>()?;
@@ -498,5 +510,6 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(fingerprint, module)?)?;
     module.add_function(wrap_pyfunction!(keep_rows, module)?)?;
     module.add_function(wrap_pyfunction!(merge_buckets, module)?)?;
+    module.add_function(wrap_pyfunction!(bucket_in_order, module)?)?;
     module.add_function(wrap_pyfunction!(validate_bucket, module)?)
 }

@@ -222,7 +222,7 @@ fn note_present(present: &mut Vec<u8>, gaps: Option<Vec<u8>>, count: usize) {
 }
 
 impl Data {
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         match self {
             Self::Missing(rows) => *rows,
             Self::Whole { values, .. } => values.len(),
@@ -514,6 +514,13 @@ impl Data {
         }
         self.fill(before + count);
         Ok(())
+    }
+
+    /// A column by itself, whatever its values are.
+    pub fn all_of_column(column: &[u8], count: usize) -> Result<Self, Failure> {
+        let mut data = Self::Missing(0);
+        data.add_column(column, count)?;
+        Ok(data)
     }
 
     /// A column by itself; None where its values are of several types or of one that has no array, where it is malformed, and

@@ -7,6 +7,7 @@ mod bucket;
 mod bucket_check;
 mod bucket_columns;
 mod bucket_edge;
+mod bucket_order;
 mod bucket_reopen;
 mod bucket_rows;
 #[cfg(test)]

@@ -197,7 +197,7 @@ async def test_what_was_changed_while_it_was_compressed_is_not_packed(
     assert len(step.made) == 2
     between = bucket(1)
     await engine.write(lambda transaction: documents.insert(transaction, collection, between))
-    assert await engine.write(lambda transaction: made._put(transaction, collection, step)) == len(step.made[1][1])
+    assert await engine.write(lambda transaction: made._put(transaction, collection, step)) == len(step.made[1].rows)
     with engine.snapshot() as snapshot:
         assert [raw for _, raw in documents.scan(snapshot, collection)] == [raws[0], between, *raws[1:]]
         assert documents.fetch(snapshot, collection, keys[3]) == raws[3]

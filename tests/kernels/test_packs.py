@@ -19,13 +19,16 @@ from bucketd.kernels import (
     GroupExtremes,
     GroupRuns,
     GroupSums,
+    bucket_in_order,
     make_pack,
     partition,
     unpack_columns,
     unpack_many,
+    validate_bucket,
 )
 from support.bson_values import values
 
+typed_values = st.one_of(st.floats(allow_nan=False), st.integers(-9, 9), st.text("ab", max_size=3), st.booleans())
 META = b"\x10\1\0\0\0"
 TYPES = {
     "double": st.floats(),
@@ -60,11 +63,14 @@ def buckets(draw: st.DrawFn) -> list[bytes]:
     return made
 
 
-def bucket_of(rows: list[dict[str, Any]], number: int = 0) -> bytes:
-    (run,) = partition([encode(row) for row in rows], "t", None).runs
+def bucket_of(rows: list[dict[str, Any]], number: int = 0, cut: int = 0) -> bytes:
+    """A bucket that was stored once before the rows from `cut` on came."""
     bucket = BucketBuilder("t", META, number.to_bytes(12, "big"), 0, 2)
     limits = {"span_ms": 10**9, "max_count": 1000, "effective_max": 10**6, "absolute_max": 10**6, "min_count": 1}
-    bucket.append_run(run, 0, **limits)
+    for some in (rows[:cut], rows[cut:]):
+        for run in partition([encode(row) for row in some], "t", None).runs:
+            bucket.append_run(run, 0, **limits)
+            bucket.document()
     return bucket.document()
 
 
@@ -220,3 +226,36 @@ def test_a_changed_byte_is_noticed_or_does_no_harm(part: int) -> None:
         assert part == 0
         untrue += found == originals and not all(told)
     assert (untrue > 0) == (part == 0)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 50), st.dictionaries(st.sampled_from("xyz"), typed_values, max_size=3)),
+        min_size=1,
+        max_size=15,
+    ),
+    st.integers(0, 15),
+)
+def test_what_came_out_of_order_is_put_in_order(given_rows: list[tuple[int, dict[str, Any]]], cut: int) -> None:
+    rows = [{"_id": at, "t": DatetimeMS(1000 * second), **more} for at, (second, more) in enumerate(given_rows)]
+    bucket = bucket_of(rows, 0, cut)
+    made = bucket_in_order(bucket, "t")
+    if decode(bucket)["control"]["version"] == 2:
+        assert made is None
+        return
+    assert made is not None
+    before, after = decode(bucket), decode(made)
+    assert after["control"] == before["control"] | {"version": 2}
+    assert list(after) == list(before)
+    assert list(after["data"]) == list(before["data"])
+    assert validate_bucket(made, "t", "m", 10**9, 1) == []
+    stored = unpack_many([bucket], "t", "m").raws()
+    assert unpack_many([made], "t", "m").raws() == sorted(stored, key=lambda raw: int(decode(raw)["t"]))
+
+
+def test_some_come_out_of_order() -> None:
+    rows = [{"_id": at, "t": DatetimeMS(1000 * second), "x": "s"} for at, second in enumerate((5, 3, 9))]
+    assert decode(bucket_of(rows, 0, 1))["control"]["version"] == 3
+    assert decode(bucket_in_order(bucket_of(rows, 0, 1), "t") or b"")["control"]["version"] == 2
+    assert bucket_in_order(bucket_of(rows), "t") is None
