@@ -35,12 +35,14 @@ from .operands import (
 
 Compute = Callable[[Sequence[Column]], Column]
 
+_NO_TEXT: Final = 2**32 - 1
+
 
 def can_compute(expression: Expression, shared_field: str | None) -> bool:
     """Whether an expression reads columns alone, by operators that are known here."""
     match expression:
         case Constant():
-            return type(expression.value) in (int, float, Int64, bool, DatetimeMS) or expression.value is None
+            return type(expression.value) in (int, float, Int64, bool, str, DatetimeMS) or expression.value is None
         case FieldPath():
             if expression.variable != "CURRENT" or not expression.path:
                 return False
@@ -101,7 +103,8 @@ def _operator(expression: Call | Lazy) -> tuple[Sequence[Expression], Compute] |
     name = expression.name
     compute = _OPERATORS.get(name)
     if compute is not None:
-        return expression.operands, compute
+        collated = isinstance(expression, Call) and expression.collated
+        return expression.operands, _without_strings(compute) if collated else compute
     if isinstance(expression, Call):
         if name in SINGLY:
             return expression.operands, singly(expression.function)
@@ -110,6 +113,17 @@ def _operator(expression: Call | Lazy) -> tuple[Sequence[Expression], Compute] |
             rounded = None if places is None else rounding(name, places)
             return None if rounded is None else (expression.operands[:1], rounded)
     return date_operator(expression)
+
+
+def _without_strings(compute: Compute) -> Compute:
+    """The same where nothing is a string."""
+
+    def compute_others(columns: Sequence[Column]) -> Column:
+        if any(column.kind == BsonType.STRING for column in columns):
+            raise Unfit
+        return compute(columns)
+
+    return compute_others
 
 
 def truth(column: Column, rows: int) -> Mask:
@@ -129,6 +143,8 @@ def _constant(value: Any, rows: int) -> Column:
             return nothing(rows)
         case bool():
             return Column(BsonType.BOOL, np.full(rows, value, dtype=np.bool_))
+        case str():
+            return Column(BsonType.STRING, np.zeros(rows, dtype=np.uint32), None, [value])
         case float():
             return Column(BsonType.DOUBLE, np.full(rows, value, dtype=np.float64))
         case DatetimeMS():
@@ -260,10 +276,21 @@ def _order(left: Column, right: Column) -> NDArray[np.int64]:
                 raise Unfit
     elif left.kind == right.kind and left.kind in (BsonType.DATE, BsonType.BOOL):
         low, high = left.values.astype(np.int64), right.values.astype(np.int64)
+    elif left.kind == right.kind == BsonType.STRING:
+        ranks = {text: rank for rank, text in enumerate(sorted({*(left.texts or ()), *(right.texts or ())}))}
+        low, high = _numbered(left, ranks), _numbered(right, ranks)
     else:
         raise Unfit
     found = (low > high).astype(np.int64) - (low < high)
     return np.where(both, found, order)
+
+
+def _numbered(column: Column, numbers: dict[str, int]) -> NDArray[np.int64]:
+    """The numbers of a column's strings; 0 where there is none."""
+    texts = column.texts or []
+    found = np.array([*(numbers[text] for text in texts), 0], dtype=np.int64)
+    moved: NDArray[np.int64] = found[np.minimum(column.values, len(texts))]
+    return moved
 
 
 def _all(columns: Sequence[Column]) -> Column:
@@ -295,7 +322,7 @@ def _chosen(first: Mask, then: Column, otherwise: Column) -> Column:
     kinds = {then.kind, otherwise.kind} - {ABSENT}
     if not kinds:
         return then
-    if len(kinds) > 1 or BsonType.STRING in kinds:
+    if len(kinds) > 1:
         if first.all():
             return then
         if not first.any():
@@ -303,11 +330,26 @@ def _chosen(first: Mask, then: Column, otherwise: Column) -> Column:
         raise Unfit
     (kind,) = kinds
     rows = len(first)
+    if kind == BsonType.STRING:
+        return _chosen_strings(first, then, otherwise)
     values = np.where(
         first, _values_of(then, kind, otherwise.values.dtype), _values_of(otherwise, kind, then.values.dtype)
     )
     present = np.where(first, here(then, rows), here(otherwise, rows))
     return Column(kind, values, None if present.all() else present)
+
+
+def _chosen_strings(first: Mask, then: Column, otherwise: Column) -> Column:
+    texts: dict[str, int] = {}
+    for text in (*(then.texts or ()), *(otherwise.texts or ())):
+        texts.setdefault(text, len(texts))
+    left, right = (
+        _numbered(column, texts) if column.kind == BsonType.STRING else np.zeros(len(first), dtype=np.int64)
+        for column in (then, otherwise)
+    )
+    present = np.where(first, here(then, len(first)), here(otherwise, len(first)))
+    codes = np.where(present, np.where(first, left, right), _NO_TEXT).astype(np.uint32)
+    return Column(BsonType.STRING, codes, None if present.all() else present, list(texts))
 
 
 def _values_of(column: Column, kind: int, dtype: Any) -> NDArray[Any]:

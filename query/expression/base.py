@@ -213,6 +213,8 @@ class Call(Expression):
         self._shown = shown
         self._pure = constant
         self.function = function
+        self.collated = False
+        """Whether strings compare by a collation."""
         functions = [operand.evaluate for operand in self.operands]
         if len(functions) == 1:
             first = functions[0]

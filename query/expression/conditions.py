@@ -24,7 +24,9 @@ from .base import (
 def _comparison(test: Callable[[int], Any]) -> OperatorParser:
     def parse(name: str, spec: Any, context: ParseContext) -> Expression:
         collator = context.collator
-        return Call(name, operands(name, spec, context, 2), lambda left, right: test(compare(left, right, collator)))
+        call = Call(name, operands(name, spec, context, 2), lambda left, right: test(compare(left, right, collator)))
+        call.collated = collator is not None
+        return call
 
     return parse
 

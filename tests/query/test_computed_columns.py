@@ -9,6 +9,7 @@ from bson import DatetimeMS, Int64
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bucketd.common.collation import Collation
 from bucketd.common.errors import MongoError
 from bucketd.common.values import MISSING, BsonType, Document, encode
 from bucketd.query.columns.batch import ABSENT, Column, ColumnBatch, Shared
@@ -35,6 +36,11 @@ def batch_of(fields: dict[str, list[Any]]) -> ColumnBatch:
         here = [value for value in values if value is not None]
         if not here:
             return Column(ABSENT, np.zeros(rows, dtype=np.int64))
+        if type(here[0]) is str:
+            texts = sorted(set(here), reverse=True)
+            codes = [2**32 - 1 if value is None else texts.index(value) for value in values]
+            gaps = None if len(here) == rows else np.array([value is not None for value in values])
+            return Column(BsonType.STRING, np.array(codes, dtype=np.uint32), gaps, texts)
         kind, dtype = KINDS[type(here[0])]
         array = np.array(
             [0 if value is None else float(value) if kind == 1 else int(value) for value in values], dtype=dtype
@@ -182,6 +188,30 @@ def test_functions_of_one_double(name: str, values: list[Any]) -> None:
 )
 def test_functions_of_two_doubles(name: str, rows: list[tuple[Any, float]]) -> None:
     check({name: ["$d", "$e"]}, {"d": [one for one, _ in rows], "e": [other for _, other in rows]})
+
+
+TEXTS = st.lists(st.one_of(st.none(), st.sampled_from(["", "a", "B", "b", "é", "aa"])), min_size=1, max_size=12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(TEXTS, st.sampled_from(["$eq", "$ne", "$gt", "$gte", "$lt", "$lte"]), st.sampled_from(["", "a", "b", "ü"]))
+def test_strings_compared_with_one(texts: list[Any], name: str, text: str) -> None:
+    check({name: ["$s", text]}, {"s": texts})
+    check({"$cond": [{name: ["$s", text]}, {"$ifNull": ["$s", "none"]}, text]}, {"s": texts})
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abé"), st.sampled_from("abü")), min_size=1), st.sampled_from(["$eq", "$lt"]))
+def test_strings_compared_with_each_other(rows: list[tuple[str, str]], name: str) -> None:
+    check({name: ["$s", "$u"]}, {"s": [one for one, _ in rows], "u": [other for _, other in rows]})
+
+
+def test_strings_under_a_collation_are_left_to_rows() -> None:
+    context = ParseContext(collator=Collation(locale="en", strength=2))
+    batch = batch_of({"s": ["a", "A"], "i": [1, 2]})
+    assert list(computed(context.parse({"$eq": ["$i", 1]}), batch).values) == [True, False]
+    with pytest.raises(Unfit):
+        computed(context.parse({"$eq": ["$s", "a"]}), batch)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def trunc(unit: str, **more: Any) -> Document:
 
 
 _LEAVES = st.sampled_from(
-    ["$d", "$i", "$l", "$w", "$b", "$t", "$s", "$m.x", 0, 1, -3, 2.5, Int64(7), None, True, DatetimeMS(5)]
+    ["$d", "$i", "$l", "$w", "$b", "$t", "$s", "$m.x", "a", "é", 0, 1, -3, 2.5, Int64(7), None, True, DatetimeMS(5)]
 )
 UNARY = [
     "$ceil", "$exp", "$floor", "$ln", "$round", "$sin", "$sqrt", "$toBool", "$toDate", "$toDouble", "$toInt", "$toLong", "$trunc",
