@@ -4,8 +4,8 @@ Bytes come in on the protocol's callbacks and are cut into messages; one task a 
 has them answered and writes the replies. Reading stops while messages wait, or while the server as a whole holds too
 many bytes of requests; the task waits while the client does not read its replies.
 
-Plain inserts of measurements do without the task: they are begun as they come in, several at a time, and each is answered
-when its commit has ended and those before it are answered. Whatever else came in waits until all of them are.
+Plain inserts of measurements do without the task: one is begun as it comes in and answered when its commit has ended, and what
+came in behind it waits as long.
 """
 
 import asyncio
@@ -39,25 +39,6 @@ _LARGE_BYTES: Final = 64 * 1024
 _SLOW_BYTES: Final = 512 * 1024
 """From here on a message is compressed and decompressed beside the event loop."""
 _WRITE_BUFFER_BYTES: Final = 1024 * 1024
-_PLAIN_INSERTS_MAX: Final = 4
-"""So many inserts of one connection are under way at a time."""
-
-
-class _PlainInsert:
-    """An insert that is under way, and the body of its reply once it has one."""
-
-    __slots__ = ("_connection", "reply", "request_id", "size")
-
-    def __init__(self, connection: "Connection", raw: bytes) -> None:
-        self._connection = connection
-        self.request_id = Header.of(raw).request_id
-        self.size = len(raw)
-        self.reply: bytes | None = None
-
-    def answered(self, reply: bytes) -> None:
-        """It has its reply."""
-        self.reply = reply
-        self._connection.send_answered()
 
 
 class Connection(asyncio.Protocol):
@@ -69,7 +50,8 @@ class Connection(asyncio.Protocol):
         self._connections = connections
         self._reader = FrameReader()
         self._waiting: deque[bytes] = deque()
-        self._plain: deque[_PlainInsert] = deque()
+        self._plain: bytes | None = None
+        """The plain insert that is being answered."""
         self._more: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._paused = False
@@ -128,8 +110,7 @@ class Connection(asyncio.Protocol):
                 self._release()
                 self._connections.patience.finished(self)
             if self._more is not None and not self._more.done():
-                self._begin_plain_inserts()
-                self._wake()
+                self._go_on()
             if (
                 len(self._waiting) > _WAITING_MESSAGES_MAX
                 or self._waiting_bytes > self._waiting_bytes_max
@@ -177,7 +158,7 @@ class Connection(asyncio.Protocol):
     @property
     def busy(self) -> bool:
         """Whether a request is being answered."""
-        return self._answering or bool(self._plain)
+        return self._answering or self._plain is not None
 
     def drop(self, reason: str) -> None:
         """Cut the connection of a client that was waited for in vain."""
@@ -258,19 +239,15 @@ class Connection(asyncio.Protocol):
     async def _next(self) -> bytes | None:
         """The next message that is no plain insert, once those before it are answered; None where no more will come."""
         while True:
-            self._begin_plain_inserts()
-            if not self._plain:
+            self._more = asyncio.get_running_loop().create_future()
+            self._go_on()
+            if not self._more.done():
+                await self._more
+            if self._plain is None:
                 if self._waiting:
                     return self._waiting.popleft()
                 if self._ended:
                     return None
-            self._more = asyncio.get_running_loop().create_future()
-            await self._more
-
-    def _wake(self) -> None:
-        """Let the task look again, if it waits for something that is there now."""
-        if not self._plain and (self._waiting or self._ended) and self._more is not None and not self._more.done():
-            self._more.set_result(None)
 
     def _read_on(self) -> None:
         """Read again, where that was stopped and few messages wait."""
@@ -282,40 +259,40 @@ class Connection(asyncio.Protocol):
 
     # Plain inserts.
 
-    def _begin_plain_inserts(self) -> None:
-        """Begin with those that are next, while nothing else is being answered."""
+    def _go_on(self) -> None:
+        """While the task waits: begin the next plain insert, or let the task go on where there is something else to do."""
+        if self._plain is not None or (self._waiting and self._begin_plain_insert()):
+            return
+        if (self._waiting or self._ended) and self._more is not None and not self._more.done():
+            self._more.set_result(None)
+
+    def _begin_plain_insert(self) -> bool:
         context = self._context
         if context is None or not self._spoke or self._writable is not None or self._lost:
-            return
+            return False
         if self._guarded and context.client.user is None:
-            return
-        while self._waiting and len(self._plain) < _PLAIN_INSERTS_MAX:
-            # It may be answered before this returns, so it is in its place before it begins.
-            raw = self._waiting.popleft()
-            insert = _PlainInsert(self, raw)
-            self._plain.append(insert)
-            if not self._dispatcher.plain_inserts.begin(context, raw, insert.answered):
-                self._plain.pop()
-                self._waiting.appendleft(raw)
-                return
-            self._services.counters.requests += 1
-            self._services.counters.bytes_in += len(raw)
+            return False
+        raw = self._waiting[0]
+        if not self._dispatcher.plain_inserts.begin(context, raw, self._plain_answered):
+            return False
+        self._plain = self._waiting.popleft()
+        self._services.counters.requests += 1
+        self._services.counters.bytes_in += len(raw)
+        return True
 
-    def send_answered(self) -> None:
-        """Send the replies that are there to those that came first, and go on."""
-        while self._plain and (reply := self._plain[0].reply) is not None:
-            insert = self._plain.popleft()
-            message = build_message(reply, request_id=next_request_id(), response_to=insert.request_id)
-            counters = self._services.counters
-            counters.bytes_out += len(message)
-            self._waiting_bytes -= insert.size
-            self._connections.finished(insert.size)
-            if not self._lost and self._transport is not None:
-                counters.physical_bytes_out += len(message)
-                self._transport.write(message)
-        if self._waiting:
-            self._begin_plain_inserts()
-        self._wake()
+    def _plain_answered(self, reply: bytes) -> None:
+        """Send the reply to the plain insert that was under way, and go on."""
+        raw, self._plain = self._plain, None
+        assert raw is not None, "only what was begun is answered"
+        message = build_message(reply, request_id=next_request_id(), response_to=Header.of(raw).request_id)
+        counters = self._services.counters
+        counters.bytes_out += len(message)
+        self._waiting_bytes -= len(raw)
+        self._connections.finished(len(raw))
+        if not self._lost and self._transport is not None:
+            counters.physical_bytes_out += len(message)
+            self._transport.write(message)
+        self._go_on()
         self._read_on()
 
     async def _process(self, context: Context, raw: bytes) -> bool:

@@ -6,6 +6,7 @@ changed since, its measurements are placed at once, and its reply is sent by who
 out of the ordinary it goes the long way again, which also words every refusal.
 """
 
+import asyncio
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -90,7 +91,7 @@ class PlainInserts:
         self._forms[message.body] = _Form(command, kept, namespace)
 
     def begin(self, context: Context, raw: bytes, answered: Callable[[bytes], object]) -> bool:
-        """Begin to answer a message; `answered` gets the body of the reply.
+        """Begin to answer a message; `answered` gets the body of the reply, after this has returned.
 
         Returns:
             False, and nothing was done, where it goes the long way.
@@ -117,9 +118,9 @@ class PlainInserts:
         try:
             insert.count = begin_measurements(services, form.namespace, raw, documents_at, insert.told)
         except Exception as error:
-            # What it is, is told in one place.
+            # What it is, is told in one place, and later, as whoever asked expects.
             insert.note_begun()
-            insert.told(error)
+            asyncio.get_running_loop().call_soon(insert.told, error)
             return True
         if not insert.count:
             services.operations.end(insert.operation)

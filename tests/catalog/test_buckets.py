@@ -321,3 +321,64 @@ def test_whatever_the_order_everything_is_there(steps: list[tuple[int, int, str,
             assert validate_bucket(encode(bucket), "t", "m", 3_600_000, 60_000) == []
 
     asyncio.run(run())
+
+
+class Unwilling(MemoryEngine):
+    """Writes while it is willing."""
+
+    willing = True
+
+    async def write(self, work: Any) -> Any:
+        if not self.willing:
+            await asyncio.sleep(0)
+            raise StoreFull("no room left")
+        return await super().write(work)
+
+
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("begin"), st.integers(0, 150)), st.sampled_from(["turn", "turn", "remove", "fail"])
+        ),
+        max_size=40,
+    )
+)
+@settings(max_examples=100, deadline=None)
+def test_what_is_told_to_be_durable_is_there_once(steps: list[Any]) -> None:
+    async def run() -> None:
+        engine = Unwilling()
+        lab = Measurements(engine, BucketLimits(count_max=3))
+        await lab.create()
+        waiting: list[asyncio.Future[Exception | None]] = []
+        durable: set[int] = set()
+
+        def begin(number: int, minute: int) -> None:
+            done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+            waiting.append(done)
+
+            def told(error: Exception | None) -> None:
+                if error is None:
+                    durable.add(number)
+                done.set_result(error)
+
+            batch = partition([encode({**at(minute), "_id": number})], "t", "m")
+            assert lab.buckets.begin(lab.collection(NAMESPACE.buckets), batch, told)
+
+        for number, step in enumerate(steps):
+            if step == "turn":
+                await asyncio.sleep(0)
+            elif step == "fail":
+                engine.willing = False
+                await asyncio.gather(*waiting)
+                engine.willing = True
+            elif step == "remove":
+                await engine.write(lambda transaction: remove_all(lab, transaction))
+                durable.clear()
+            else:
+                begin(number, step[1])
+        await asyncio.gather(*waiting)
+        stored = [row["_id"] for row in lab.aggregate()]
+        assert len(stored) == len(set(stored))
+        assert durable <= set(stored)
+
+    asyncio.run(run())
