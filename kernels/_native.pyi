@@ -773,6 +773,14 @@ def unpack_columns(buckets: Sequence[bytes], time_field: str, fields: Sequence[s
     Lets other threads run.
     """
 
+def unpack_edges(
+    buckets: Sequence[bytes], time_field: str, fields: Sequence[str] | None, newest: bool
+) -> BucketColumns:
+    """`unpack_columns`, but of buckets in packs that tell their newest (or oldest) measurement this one alone.
+
+    They tell it if no other has its time and their columns are of types that streams hold.
+    """
+
 def unpack_columns_beside(
     buckets: Sequence[bytes], time_field: str, fields: Sequence[str], threads: int
 ) -> list[BucketColumns]:

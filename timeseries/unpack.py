@@ -10,7 +10,7 @@ from bson import DatetimeMS
 
 from ..common.errors import error_for
 from ..common.values import MISSING, Document, decode
-from ..kernels import BucketError, BucketTotals, bucket_summary, unpack_columns, unpack_many
+from ..kernels import BucketError, BucketTotals, bucket_summary, unpack_edges, unpack_many
 from ..query.columns.batch import ColumnBatch
 from ..query.columns.compute import filter_mask
 from ..query.columns.told import ToldBatch, TotalsWanted
@@ -225,7 +225,7 @@ class UnpackBuckets(PlanNode):
     def _edges(self, buckets: Sequence[bytes], *, newest: bool) -> Batch:
         """Of each series, whose buckets lie behind each other, the measurements of its latest or earliest time."""
         fields = None if self._wanted is None else list({*self._wanted, self._time_field})
-        unpacked = unpack_columns(buckets, self._time_field, fields)
+        unpacked = unpack_edges(buckets, self._time_field, fields, newest)
         times = unpacked.column(self._time_field)[1]
         metas, offsets = unpacked.metas, unpacked.offsets
         if not len(times):
@@ -236,7 +236,7 @@ class UnpackBuckets(PlanNode):
         lengths = np.diff(np.concatenate((starts, [len(times)])))
         positions = np.flatnonzero(times == np.repeat(edges, lengths))
         if fields is not None and self._time_field not in (self._wanted or ()):
-            unpacked = unpack_columns(buckets, self._time_field, self._wanted)
+            unpacked = unpack_edges(buckets, self._time_field, self._wanted, newest)
         return BlockBatch(unpacked.build_rows(positions, self._shown_meta))
 
     @property

@@ -66,6 +66,16 @@ impl Columns {
         time_field: &[u8],
         fields: Option<&[String]>,
     ) -> Result<Self, Failure> {
+        Self::unpack_edges(buckets, time_field, fields, None)
+    }
+
+    /// The same; of buckets that tell their newest (or oldest) measurement without being unpacked that one alone.
+    pub fn unpack_edges(
+        buckets: &[BucketSource<'_>],
+        time_field: &[u8],
+        fields: Option<&[String]>,
+        newest: Option<bool>,
+    ) -> Result<Self, Failure> {
         let mut columns = Self {
             time_field: time_field.to_vec(),
             time: None,
@@ -83,9 +93,12 @@ impl Columns {
                 columns.place(field.as_bytes(), &mut places);
             }
         }
-        let expected = buckets.iter().map(BucketSource::expected).sum();
+        let expected = match newest {
+            None => buckets.iter().map(BucketSource::expected).sum(),
+            Some(_) => 0,
+        };
         for bucket in buckets {
-            columns.add(*bucket, fields.is_none(), &mut places)?;
+            columns.add(*bucket, fields.is_none(), &mut places, newest)?;
             columns
                 .data
                 .iter_mut()
@@ -115,17 +128,29 @@ impl Columns {
         source: BucketSource<'_>,
         every: bool,
         places: &mut HashMap<Vec<u8>, usize>,
+        newest: Option<bool>,
     ) -> Result<(), Failure> {
         let bucket = source.head();
         let summary = summary(bucket, &self.time_field)?;
-        let count = summary.count;
+        let mut count = summary.count;
         if count > ROWS_MAX {
             return Err(Failure::new(2, "the bucket claims too many measurements"));
+        }
+        let wanted = |name: &[u8]| every || places.contains_key(name);
+        let edge = match (source, newest) {
+            (BucketSource::Packed { pack, number, .. }, Some(newest)) => {
+                pack.edge(number, &self.time_field, newest, wanted)
+            }
+            _ => None,
+        };
+        if edge.is_some() {
+            count = 1;
         }
         let meta = find(bucket, b"meta")?.map(|meta| [&[meta.kind], meta.value].concat());
         let total = self.rows() + count;
         let mut order = Vec::new();
         if let BucketSource::Packed { pack, number, .. } = source {
+            let mut edge = edge.map(|edge| edge.into_iter().peekable());
             for (field, name) in pack.fields_of(number) {
                 let place = match places.get(name) {
                     Some(place) => *place,
@@ -133,9 +158,13 @@ impl Columns {
                     None => continue,
                 };
                 order.push(place);
-                if let (Some(data), Some(column)) =
-                    (self.data.get_mut(place), pack.column(number, field)?)
-                {
+                let column = match &mut edge {
+                    Some(edge) => edge
+                        .next_if(|(own, _)| *own == field)
+                        .map(|(_, column)| PackedColumn::Coded(column)),
+                    None => pack.column(number, field)?,
+                };
+                if let (Some(data), Some(column)) = (self.data.get_mut(place), column) {
                     data.add_packed(&column, count)?;
                 }
             }

@@ -219,6 +219,24 @@ fn unpack_columns(
     Ok(BucketColumns { columns })
 }
 
+/// The same of the newest or oldest measurements of buckets that tell them without being unpacked, and of all of others.
+#[pyfunction]
+#[pyo3(signature = (buckets, time_field, fields, newest))]
+fn unpack_edges(
+    py: Python<'_>,
+    buckets: Given<'_>,
+    time_field: &str,
+    fields: Option<Vec<String>>,
+    newest: bool,
+) -> PyResult<BucketColumns> {
+    let sources = buckets.sources();
+    let (time_field, fields) = (time_field.as_bytes(), fields.as_deref());
+    let unpack = || Columns::unpack_edges(&sources, time_field, fields, Some(newest));
+    Ok(BucketColumns {
+        columns: py.detach(unpack)?,
+    })
+}
+
 /// The same, some buckets on each of several threads.
 #[pyfunction]
 fn unpack_columns_beside(
@@ -257,5 +275,6 @@ fn unpack_columns_beside(
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<BucketColumns>()?;
     module.add_function(wrap_pyfunction!(unpack_columns_beside, module)?)?;
+    module.add_function(wrap_pyfunction!(unpack_edges, module)?)?;
     module.add_function(wrap_pyfunction!(unpack_columns, module)?)
 }

@@ -23,6 +23,7 @@ from bucketd.kernels import (
     make_pack,
     partition,
     unpack_columns,
+    unpack_edges,
     unpack_many,
     validate_bucket,
 )
@@ -259,3 +260,24 @@ def test_some_come_out_of_order() -> None:
     assert decode(bucket_of(rows, 0, 1))["control"]["version"] == 3
     assert decode(bucket_in_order(bucket_of(rows, 0, 1), "t") or b"")["control"]["version"] == 2
     assert bucket_in_order(bucket_of(rows), "t") is None
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(buckets(), st.booleans(), st.sampled_from([None, ["x", "t"], ["y", "z"]]))
+def test_edges_are_the_first_or_last_rows(documents: list[bytes], newest: bool, fields: list[str] | None) -> None:
+    heads = heads_of(packed(documents))
+    edges = unpack_edges(heads, "t", fields, newest)
+    rows = edges.build_rows(np.arange(len(edges)), "m").raws()
+    for document, start, stop in zip(documents, edges.offsets, edges.offsets[1:], strict=False):
+        whole = unpack_columns([document], "t", fields)
+        expected = whole.build_rows(np.arange(len(whole)), "m").raws()
+        assert rows[start:stop] in (expected, expected[-1:] if newest else expected[:1])
+
+
+def test_usual_buckets_tell_their_edges() -> None:
+    rows = [{"_id": ObjectId(), "t": DatetimeMS(row * row), "x": row / 4, "y": row} for row in range(50)]
+    rows[7].pop("y")
+    heads = heads_of(packed([bucket_of(rows), bucket_of([*rows[:9], rows[8]], 1)]))
+    # Of two measurements with the newest time, both are wanted.
+    assert unpack_edges(heads, "t", None, True).offsets.tolist() == [0, 1, 11]
+    assert unpack_edges(heads, "t", ["x"], False).offsets.tolist() == [0, 1, 11]

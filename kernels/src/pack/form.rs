@@ -29,7 +29,7 @@ const WHOLE_KINDS: [u8; 5] = [
 ];
 
 impl Kind {
-    /// A byte for it; none is less than 16 or has the highest bit.
+    /// A byte for it; none is less than 16 or has one of the two highest bits.
     pub fn tag(self) -> u8 {
         match self {
             Self::Double(scale) => DOUBLES | scale,
@@ -170,6 +170,11 @@ impl Numbers {
         encoder.finish().ok()
     }
 
+    /// Whether each number is greater than the one before.
+    pub fn rises(&self) -> bool {
+        self.numbers.windows(2).all(|pair| pair[0] < pair[1])
+    }
+
     /// The differences of the numbers, or of their differences, from the second or third number on.
     pub fn residuals(&self, second_order: bool, out: &mut Vec<u64>) {
         out.clear();
@@ -234,6 +239,16 @@ pub struct Start {
 }
 
 impl Start {
+    /// One number.
+    pub fn alone(number: i64) -> Self {
+        Self {
+            count: 1,
+            first: number,
+            second: None,
+            width: 0,
+        }
+    }
+
     /// The numbers, where all of their residuals are nothing.
     pub fn even(&self) -> Option<impl Iterator<Item = i64>> {
         let (first, step) = (self.first, self.second.unwrap_or(0));

@@ -3,8 +3,8 @@
 use super::ans::{encode, Coder, Frequencies};
 use super::bytes::Writer;
 use super::form::{width_of, Kind, Numbers};
-use super::read::{ABSENT, GAPS, RAW};
-use super::totals::{bound, bounds, Totals};
+use super::read::{ABSENT, GAPS, RAW, RISES};
+use super::totals::{bound, bounds, flag, Totals};
 use crate::columns::Data;
 use crate::elements::{elements, find, int32, kind, Element};
 use crate::unpack::{packed, ROWS_MAX};
@@ -185,7 +185,11 @@ fn write_field(
         Some(Cell {
             numbers: Some(numbers),
             ..
-        }) => numbers.kind.tag() | if numbers.present.is_some() { GAPS } else { 0 },
+        }) => {
+            numbers.kind.tag()
+                | flag(numbers.present.is_some(), GAPS)
+                | flag(numbers.rises(), RISES)
+        }
     }));
     let coded: Vec<&Numbers> = cells
         .iter()
@@ -227,6 +231,8 @@ fn write_field(
         });
         out.planes(&seconds.collect::<Vec<_>>());
     }
+    let last = |numbers: &&Numbers| numbers.numbers.last().map_or(0, |last| *last as u64);
+    out.planes(&coded.iter().map(last).collect::<Vec<_>>());
     lengths.iter().for_each(|length| out.number(*length as u64));
     for numbers in &coded {
         if let Kind::Id(process) = numbers.kind {

@@ -16,6 +16,8 @@ pub const ABSENT: u8 = 0;
 pub const RAW: u8 = 1;
 /// Added to a tag where some rows have no number.
 pub const GAPS: u8 = 0x80;
+/// Added to a tag where each number is greater than the one before.
+pub const RISES: u8 = 0x40;
 
 /// A pack as it is read.
 #[derive(Debug)]
@@ -48,6 +50,8 @@ enum Cell {
     Coded {
         kind: Kind,
         start: Start,
+        last: i64,
+        rises: bool,
         /// Bits of the rows that have a number, among the heads; None where all have one.
         present: Option<Range<usize>>,
         /// In the body.
@@ -247,6 +251,7 @@ impl Pack {
                 start,
                 present,
                 stream,
+                ..
             } => Some(PackedColumn::Coded(CodedColumn {
                 kind: *kind,
                 start: *start,
@@ -261,6 +266,61 @@ impl Pack {
                     .get_or_init(|| field.frequencies.iter().map(Frequencies::table).collect()),
             })),
         })
+    }
+
+    /// The columns of a bucket's first or last row as the only one, by the numbers of their fields, in order. None where the
+    /// time of that row is not known to be its own alone, or where a column among those wanted has to be read.
+    pub fn edge(
+        &self,
+        bucket: usize,
+        time_field: &[u8],
+        newest: bool,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> Option<Vec<(usize, CodedColumn<'_>)>> {
+        let mut edge = Vec::new();
+        let mut timed = false;
+        for (place, name) in self.fields_of(bucket) {
+            let Cell::Coded {
+                kind,
+                start,
+                last,
+                rises,
+                present,
+                ..
+            } = self.fields.get(place)?.cells.get(bucket)?
+            else {
+                if wanted(name) || name == time_field {
+                    return None;
+                }
+                continue;
+            };
+            if name == time_field {
+                timed = *rises && present.is_none();
+            }
+            if !wanted(name) {
+                continue;
+            }
+            let rows = self.count(bucket);
+            let here = present.as_ref().is_none_or(|range| {
+                let bits = self.heads.get(range.clone()).unwrap_or_default();
+                bit(bits, if newest { rows.saturating_sub(1) } else { 0 })
+            });
+            if here {
+                let number = if newest { *last } else { start.first };
+                edge.push((
+                    place,
+                    CodedColumn {
+                        kind: *kind,
+                        start: Start::alone(number),
+                        rows: 1,
+                        present: None,
+                        stream: &[],
+                        tables: &[],
+                    },
+                ));
+            }
+        }
+        timed.then_some(edge)
     }
 
     /// What is known of a field of a bucket without its column; None where it has none.
@@ -364,6 +424,7 @@ fn read_field(
     } else {
         Vec::new()
     };
+    let lasts = input.rest.planes(coded)?;
     let mut starts = Vec::with_capacity(coded);
     let mut streams = Vec::with_capacity(coded);
     for (at, width) in widths.iter().enumerate() {
@@ -384,7 +445,7 @@ fn read_field(
     let mut kinds = tags
         .iter()
         .filter(|tag| **tag > RAW)
-        .map(|tag| Kind::of_tag(tag & !GAPS).ok_or(Torn))
+        .map(|tag| Kind::of_tag(tag & !(GAPS | RISES)).ok_or(Torn))
         .collect::<Result<Vec<_>, _>>()?;
     for kind in &mut kinds {
         if let Kind::Id(process) = kind {
@@ -393,13 +454,13 @@ fn read_field(
     }
     let mut kinds = kinds.into_iter();
     let mut cells = Vec::with_capacity(counts.len());
-    let mut coded = starts.into_iter().zip(streams);
+    let mut coded = starts.into_iter().zip(streams).zip(lasts);
     for (tag, count) in tags.iter().zip(counts) {
         cells.push(match *tag {
             ABSENT => Cell::Absent,
             RAW => Cell::Raw(0..0),
             tag => {
-                let (mut start, stream) = coded.next().ok_or(Torn)?;
+                let ((mut start, stream), last) = coded.next().ok_or(Torn)?;
                 let present = if tag & GAPS == 0 {
                     start.count = *count;
                     None
@@ -412,6 +473,8 @@ fn read_field(
                 Cell::Coded {
                     kind: kinds.next().ok_or(Torn)?,
                     start,
+                    last: last as i64,
+                    rises: tag & RISES != 0,
                     present,
                     stream,
                 }

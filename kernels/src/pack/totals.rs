@@ -102,7 +102,8 @@ impl Totals {
     }
 }
 
-fn flag(set: bool, bit: u8) -> u8 {
+/// A bit, if it is set.
+pub fn flag(set: bool, bit: u8) -> u8 {
     if set {
         bit
     } else {
