@@ -24,6 +24,7 @@ import threading
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ..common.zstd import zstd
@@ -50,6 +51,8 @@ _LENGTH: Final = struct.Struct("<i")
 _FRAME_LENGTH: Final = struct.Struct("<I")
 _LATELY_BYTES: Final = 64 * 1024 * 1024
 """Packs that were read lately are kept as they are read, up to about so many bytes of them."""
+
+_KEPT_MAX: Final = 8
 
 _PAGE_BYTES: Final = 4096
 _PAGE_HEAD_BYTES: Final = 16
@@ -318,17 +321,46 @@ def covering(snapshot: Snapshot, prefix: bytes, key: bytes) -> tuple[bytes, byte
 def fetch(snapshot: Snapshot, prefix: bytes, record_key: bytes, *, heads: bool = False) -> bytes | None:
     """The document of a record key, packed or not; if `heads`, without `data` where it is in a pack."""
     key = prefix + record_key
-    value = snapshot.get("records", key)
-    if value is not None and not is_pack(value):
-        return value
-    found = (key, value) if value is not None else covering(snapshot, prefix, key)
-    if found is None:
-        return None
-    held = members(*found)
+    held = _kept(snapshot, key)
+    if held is None:
+        value = snapshot.get("records", key)
+        if value is not None and not is_pack(value):
+            return value
+        found = (key, value) if value is not None else covering(snapshot, prefix, key)
+        if found is None:
+            return None
+        held = members(*found)
+        _keep(snapshot, prefix, held)
     place = bisect_left(held.keys, record_key)
     if place == len(held.keys) or held.keys[place] != record_key:
         return None
     return held.heads[place][1] if heads else held.document(place)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A pack that a snapshot has, and its first and last key, with the collection's number."""
+
+    first: bytes
+    last: bytes
+    held: Members
+
+
+def _kept(snapshot: Snapshot, key: bytes) -> Members | None:
+    """The pack that a key lies in, if it was read lately under the same snapshot."""
+    for one in snapshot.kept or ():
+        if isinstance(one, _Kept) and one.first <= key <= one.last:
+            return one.held
+    return None
+
+
+def _keep(snapshot: Snapshot, prefix: bytes, held: Members) -> None:
+    if isinstance(snapshot, Transaction):
+        return
+    if snapshot.kept is None:
+        snapshot.kept = []
+    snapshot.kept.insert(0, _Kept(prefix + held.keys[0], prefix + held.keys[-1], held))
+    del snapshot.kept[_KEPT_MAX:]
 
 
 def scan(

@@ -30,6 +30,9 @@ class Snapshot(ABC):
     reads: set[bytes] | None = None
     """Takes down what is scanned, by the first eight bytes of its keys, where the slice is one of several of a reader."""
 
+    kept: list[object] | None = None
+    """What a reader makes of values that it may ask for again, while nothing changes. Of no use in a transaction."""
+
     @abstractmethod
     def get(self, table: str, key: bytes) -> bytes | None:
         """Value of the key, or None where there is none."""

@@ -23,7 +23,7 @@ from ..storage.engine import Snapshot
 from ..storage.keys import after
 from .unpack import End
 
-_SERIES_AT_ONCE = 64
+_SERIES_AT_ONCE = 256
 
 
 def end_wanted(behind: Sequence[Stage], time_field: str, meta_field: str) -> End | None:
@@ -140,6 +140,7 @@ class SeriesEndScan(PlanNode):
         super().__init__()
         self.of = of
         self.matcher = of.matcher
+        self._descending = of.index.descending
 
     def describe(self) -> Document:
         """See `PlanNode.describe`."""
@@ -160,7 +161,7 @@ class SeriesEndScan(PlanNode):
     @property
     def _reverse(self) -> bool:
         """Whether the wanted end of a series is the last of it in the index."""
-        return (self.of.end == "newest") != self.of.index.descending[1]
+        return (self.of.end == "newest") != self._descending[1]
 
     def batches(self, run: Run) -> Iterator[Batch | None]:
         """See `PlanNode.batches`."""
@@ -216,4 +217,4 @@ class SeriesEndScan(PlanNode):
         kind, value = (BsonType.NULL, b"") if found is None else found
         element = bytes((kind, 0)) + value
         document = (len(element) + 5).to_bytes(4, "little") + element + b"\0"
-        return key_string(document, [self.of.index.descending[0]])
+        return key_string(document, [self._descending[0]])
