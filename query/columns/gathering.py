@@ -128,6 +128,9 @@ class Sums(Gathering):
     def results(self, start: int, stop: int) -> list[Any]:
         """See `Gathering.results`."""
         kinds, whole, doubles, counts = self._sums.results(start, stop)
+        if self._average and (kinds == BsonType.DOUBLE).all() and counts.all():
+            with np.errstate(all="ignore"):
+                return list((doubles / counts).tolist())
         if self._average:
             exact = np.where(kinds == BsonType.DOUBLE, doubles, [float(total) for total in whole])
             with np.errstate(all="ignore"):
