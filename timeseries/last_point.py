@@ -191,30 +191,48 @@ class SeriesEndScan(PlanNode):
         prefix: bytes | None = None
         rows: list[bytes] = []
         edge_ms = 0
+        newest = self.of.end == "newest"
+        limit: bytes | None = None
+        below = False
         for key, record_key in entries:
             self.stats.keys_examined += 1
             if prefix is not None and not key.startswith(prefix):
+                break
+            if limit is not None and (key < limit) == below:
                 break
             raw = documents.fetch(snapshot, self.of.buckets, record_key)
             if raw is None:
                 continue
             self.stats.docs_examined += 1
             _, _, _, min_ms, max_ms = bucket_summary(raw, self.of.options.time_field)
+            known = edge_ms
             if prefix is None:
-                prefix = self._prefix(raw)
-                edge_ms = max_ms if self.of.end == "newest" else min_ms
-            elif self.of.end == "newest":
-                if min_ms + self.of.options.span_ms <= edge_ms:
-                    break
+                prefix = self._key_from(raw)
+                edge_ms = max_ms if newest else min_ms
+            elif newest:
                 edge_ms = max(edge_ms, max_ms)
-            elif min_ms >= edge_ms + self.of.options.span_ms:
-                break
+            if limit is None or edge_ms != known:
+                # Keys tell where a bucket begins: those that cannot reach the edge are not fetched.
+                limit, below = self._limit(raw, edge_ms)
             rows.append(raw)
         return prefix, rows
 
-    def _prefix(self, raw: bytes) -> bytes:
+    def _limit(self, raw: bytes, edge_ms: int) -> tuple[bytes, bool]:
+        """A key, and whether it is those below it whose buckets begin too far from the edge to hold it (else the others)."""
+        span_ms = self.of.options.span_ms
+        if self.of.end == "newest":
+            # Those that begin at `edge_ms - span_ms` or before.
+            last = edge_ms - span_ms
+            return (self._key_from(raw, last), False) if self._descending[1] else (self._key_from(raw, last + 1), True)
+        first = edge_ms + span_ms
+        return (self._key_from(raw, first - 1), True) if self._descending[1] else (self._key_from(raw, first), False)
+
+    def _key_from(self, raw: bytes, start_ms: int | None = None) -> bytes:
+        """What keys of a bucket's series begin with, those of buckets that begin at a time."""
         found = find_field(raw, "meta")
         kind, value = (BsonType.NULL, b"") if found is None else found
-        element = bytes((kind, 0)) + value
-        document = (len(element) + 5).to_bytes(4, "little") + element + b"\0"
-        return key_string(document, [self._descending[0]])
+        elements = bytes((kind, 0)) + value
+        if start_ms is not None:
+            elements += bytes((BsonType.DATE, 0)) + start_ms.to_bytes(8, "little", signed=True)
+        document = (len(elements) + 5).to_bytes(4, "little") + elements + b"\0"
+        return key_string(document, list(self._descending[: 1 if start_ms is None else 2]))
