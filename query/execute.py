@@ -7,6 +7,7 @@ before anybody else gets a turn; an execution that waits for its next `getMore` 
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from ..common.limits import BATCH_BYTES_MAX
@@ -26,6 +27,14 @@ class Watch(Protocol):
         """Raise MaxTimeMSExpired or Interrupted where the operation has to end."""
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryLimits:
+    """How much sorts and groups may hold before they go to disk."""
+
+    sort_bytes: int
+    group_bytes: int
+
+
 class Execution:
     """A plan on its way, from its first batch to its last."""
 
@@ -38,6 +47,7 @@ class Execution:
         allow_disk_use: bool = True,
         spill_folder: str | None = None,
         guard: Callable[[], None] | None = None,
+        limits: MemoryLimits | None = None,
     ) -> None:
         """`guard` is asked before each slice, and raises where the plan may not go on (its collection is gone)."""
         self.plan = plan
@@ -49,6 +59,8 @@ class Execution:
             allow_disk_use=allow_disk_use,
             spill_folder=spill_folder,
         )
+        if limits is not None:
+            self._run.sort_bytes, self._run.group_bytes = limits.sort_bytes, limits.group_bytes
         self._batches: Iterator[Batch | None] | None = None
         self._batch: Batch | None = None
         self._left: RowBlock | list[bytes] = []

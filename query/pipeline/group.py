@@ -170,7 +170,7 @@ class GroupNode(StageNode):
         assert isinstance(stage, Group)
         table = GroupTable(
             [accumulator.begin for accumulator in stage.accumulators.values()],
-            memory_bytes_max=run.memory_bytes_max,
+            memory_bytes_max=run.group_bytes_max,
             allow_disk_use=run.allow_disk_use,
             folder=run.spill_folder,
         )
@@ -181,7 +181,7 @@ class GroupNode(StageNode):
                 keys = batch.keys if isinstance(batch, ToldBatch) else batch
                 if isinstance(keys, ColumnBatch) and over_columns and columns is None:
                     group = stage.over_columns(keys.time_field, keys.shared.name)
-                    columns = None if group is None else group.begin(run.memory_bytes_max)
+                    columns = None if group is None else group.begin(run.group_bytes_max)
                     over_columns = columns is not None
                 if batch is None:
                     pass

@@ -59,7 +59,7 @@ class _SortNode(StageNode):
             stage.pattern,
             stage.collation,  # type: ignore[arg-type]
             limit=stage.limit,
-            memory_bytes_max=run.memory_bytes_max,
+            memory_bytes_max=run.sort_bytes_max,
             spill_folder=run.spill_folder,
             allow_disk_use=run.allow_disk_use,
             patient=True,

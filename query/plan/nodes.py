@@ -37,6 +37,18 @@ class Run:
     """Moves with every batch that a client asks for."""
     caught_up: bool = False
     """Set by a scan that waits at the end of its collection for more to come in."""
+    sort_bytes: int | None = None
+    group_bytes: int | None = None
+
+    @property
+    def sort_bytes_max(self) -> int:
+        """How much a sort may hold."""
+        return self.memory_bytes_max if self.sort_bytes is None else self.sort_bytes
+
+    @property
+    def group_bytes_max(self) -> int:
+        """How much the table of a `$group` may hold."""
+        return self.memory_bytes_max if self.group_bytes is None else self.group_bytes
 
 
 @dataclass(slots=True)

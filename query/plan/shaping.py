@@ -38,7 +38,7 @@ class Sort(PlanNode):
             self.pattern,
             self.collator,  # type: ignore[arg-type]
             limit=self.limit,
-            memory_bytes_max=run.memory_bytes_max,
+            memory_bytes_max=run.sort_bytes_max,
             spill_folder=run.spill_folder,
             allow_disk_use=run.allow_disk_use,
             patient=True,

@@ -199,7 +199,7 @@ async def explain_read(context: Context, request: Request, read: Read, verbosity
             "version": SERVER_VERSION,
             "gitVersion": _GIT_VERSION,
         },
-        "serverParameters": _SERVER_PARAMETERS,
+        "serverParameters": _SERVER_PARAMETERS | {name: services.parameters[name] for name in _SET_BY_PARAMETER},
     }
 
 
@@ -215,6 +215,12 @@ _SERVER_PARAMETERS: Final[Document] = {
     "internalQueryFrameworkControl": "forceClassicEngine",
     "internalQueryPlannerIgnoreIndexWithCollationForRegex": 1,
 }
+
+
+_SET_BY_PARAMETER: Final = (
+    "internalDocumentSourceGroupMaxMemoryBytes",
+    "internalQueryMaxBlockingSortMemoryUsageBytes",
+)
 
 
 def _without_generic(command: Document) -> Document:

@@ -18,6 +18,7 @@ from ...query.pipeline.parse import Pipeline, parse_pipeline, register
 from ...query.plan.nodes import PlanNode
 from ...query.plan.planner import Planned, Wanted
 from ...query.plan.scans import Eof
+from ...query.plan.shaping import Sort as SortNode
 from ...query.plan.wanted import DistinctBy
 from ..context import Services
 from ..exact_expiry import living_measurements
@@ -184,12 +185,13 @@ class PipelinePlanner:
         leading, rest = pipeline.split_leading()
         first = pipeline.stages[0] if pipeline.stages else None
         near = first.matcher(source.collection) if isinstance(first, GeoNear) else None
+        with_heads = source
         if collection is not None and collection.packed and near is None:
             from ...timeseries.view import needs_heads
 
             filters = [match.matcher for match in leading.filters]
             if needs_heads(rest, filters, None if leading.sort is None else leading.sort.pattern):
-                source = replace(source, collection=collection.with_heads)
+                with_heads = replace(source, collection=collection.with_heads)
         wanted = Wanted(
             matcher=_all_of([match.matcher for match in leading.filters]) if near is None else near,
             sort=None if leading.sort is None else leading.sort.pattern,
@@ -203,7 +205,10 @@ class PipelinePlanner:
             distinct=_distinct_by(rest, leading.sort, read.collation),
             later=tuple(stage.name for stage in rest.stages),
         )
-        planned = plan_collection(self._services, source, wanted)
+        planned = plan_collection(self._services, with_heads, wanted)
+        if with_heads is not source and _sorts(planned.root):
+            # What is sorted may go to disk, where heads do not find their packs again.
+            planned = plan_collection(self._services, source, wanted)
         read.leaf = planned
         read.matcher = wanted.matcher
         return planned.root, rest
@@ -233,6 +238,11 @@ def _distinct_by(rest: Pipeline, sort: Sort | None, collation: Collation | None)
     if chosen is None or (chosen[1] and sort is None):
         return None
     return DistinctBy(chosen[0], last=chosen[1])
+
+
+def _sorts(node: PlanNode) -> bool:
+    """Whether a plan holds rows to sort them."""
+    return isinstance(node, SortNode) or any(_sorts(below) for below in node.inputs)
 
 
 def _filter_of(node: PlanNode) -> MatchNode:

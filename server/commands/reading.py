@@ -26,7 +26,7 @@ from ...common.numbers import is_number
 from ...common.values import Document, type_name
 from ...kernels import RowArray
 from ...protocol.replies import Reply
-from ...query.execute import Execution
+from ...query.execute import Execution, MemoryLimits
 from ...query.match.base import AlwaysTrue, MatchNode
 from ...query.match.parse import parse_filter
 from ...query.plan.nodes import PlanNode
@@ -295,6 +295,10 @@ def execution_of(services: Services, read: Read) -> Execution:
         variables=read.variables,
         allow_disk_use=read.allow_disk_use,
         guard=guard_of(services.catalog, read.source),
+        limits=MemoryLimits(
+            int(services.parameters["internalQueryMaxBlockingSortMemoryUsageBytes"]),
+            int(services.parameters["internalDocumentSourceGroupMaxMemoryBytes"]),
+        ),
     )
 
 

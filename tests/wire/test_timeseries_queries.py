@@ -191,6 +191,22 @@ def test_the_last_point_of_some_series(series: Any) -> None:
     assert {row["_id"]: row["x"] for row in series.aggregate(pipeline)} == {1: 999, 3: 71}
 
 
+def test_packed_buckets_that_are_sorted_on_disk_are_whole(series: Any) -> None:
+    pipeline = [{"$sort": {"m.s": -1}}, {"$group": {"_id": "$m.s", "x": {"$sum": "$x"}, "y": {"$first": "$y.a"}}}]
+    expected = sorted(series.aggregate(pipeline), key=lambda row: int(row["_id"]))
+    assert expected[0] == {"_id": 0, "x": 2556, "y": 0}
+    series.database.command("compact", "series")
+    admin = series.database.client.admin
+    before = admin.command("getParameter", 1, internalQueryMaxBlockingSortMemoryUsageBytes=1)
+    admin.command("setParameter", 1, internalQueryMaxBlockingSortMemoryUsageBytes=1000)
+    try:
+        found = series.aggregate(pipeline, allowDiskUse=True)
+        assert sorted(found, key=lambda row: int(row["_id"])) == expected
+    finally:
+        name = "internalQueryMaxBlockingSortMemoryUsageBytes"
+        admin.command("setParameter", 1, **{name: before[name]})
+
+
 def test_find_explains_as_aggregate_does(series: Any) -> None:
     reply = series.find({"m.s": 1}).explain()
     assert names(reply["stages"]) == ["$cursor", "$_internalUnpackBucket"]
