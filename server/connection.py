@@ -202,6 +202,8 @@ class Connection(asyncio.Protocol):
     async def _serve(self, context: Context) -> None:
         client = context.client
         try:
+            if client.entry is not None:
+                await client.entry
             while (message := await self._next()) is not None:
                 self._answering = True
                 stranger = self._guarded and client.user is None

@@ -1,5 +1,6 @@
 """What a command may reach: the services of the server, the client that asks, and the request with its operation."""
 
+import asyncio
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -116,6 +117,8 @@ class Client:
     """What it waits for at the moment."""
     abort: Callable[[], None] = lambda: None
     """Cut the connection."""
+    entry: "asyncio.Future[None] | None" = None
+    """Done when its turn has come, where connections come faster than they may."""
     extra: dict[str, Any] = field(default_factory=dict)
 
 

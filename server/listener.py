@@ -84,11 +84,14 @@ class Connections:
         if (connected := transport.get_extra_info("socket")) is not None and connected.family != socket.AF_UNIX:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _notice_death(connected)
-        if self.establishment.enabled and not self._pass_establishment(transport):
+        wait = self.establishment.enqueue() if self.establishment.enabled else 0.0
+        if wait is None:
             counters.connections_rejected += 1
             return None
         self._last_id += 1
         client = Client(id=self._last_id, peer=peer, local=local, connected_ms=services.clock.now_ms())
+        if wait:
+            client.entry = self._let_in_later(transport, wait)
         if (encrypted := transport.get_extra_info("ssl_object")) is not None:
             from .tls import peer_of
 
@@ -110,22 +113,18 @@ class Connections:
             )
         return client
 
-    def _pass_establishment(self, transport: asyncio.Transport) -> bool:
-        """Let the connection in, now or, while it is not read, a little later."""
-        wait = self.establishment.enqueue()
-        if wait is None:
-            return False
-        if wait:
-            transport.pause_reading()
+    def _let_in_later(self, transport: asyncio.Transport, wait: float) -> "asyncio.Future[None]":
+        """Done when the connection's turn has come; nothing that it sends is looked at before."""
+        loop = asyncio.get_running_loop()
+        entry = loop.create_future()
 
-            def go_on() -> None:
-                gone = transport.is_closing()
-                self.establishment.leave_queue(interrupted=gone)
-                if not gone:
-                    transport.resume_reading()
+        def go_on() -> None:
+            self.establishment.leave_queue(interrupted=transport.is_closing())
+            if not entry.done():
+                entry.set_result(None)
 
-            asyncio.get_running_loop().call_later(wait, go_on)
-        return True
+        loop.call_later(wait, go_on)
+        return entry
 
     async def slow_down(self, client: Client) -> None:
         """Let who has not logged in wait where their address asks too often."""

@@ -41,7 +41,10 @@ class Deviation(State):
     def result(self) -> Any:
         """See `State.result`."""
         below = self._count - 1 if self._sample else self._count
-        return math.sqrt(self._squares / below) if below > 0 else None
+        if below <= 0:
+            return None
+        # The sign of what is no number is nobody's.
+        return math.sqrt(self._squares / below) if self._squares == self._squares else math.nan
 
     def kept(self) -> Any:
         """See `State.kept`."""

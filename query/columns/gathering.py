@@ -275,10 +275,13 @@ class Spreads(Gathering):
 
     def results(self, start: int, stop: int) -> list[Any]:
         """See `Gathering.results`."""
-        made = []
+        made: list[float | None] = []
         for count, _, squares in self._spreads.results(start, stop):
             below = count - 1 if self._sample else count
-            made.append(math.sqrt(squares / below) if below > 0 else None)
+            if below <= 0:
+                made.append(None)
+            else:
+                made.append(math.sqrt(squares / below) if squares == squares else math.nan)
         return made
 
     def kept(self, slot: int) -> Any:
