@@ -29,10 +29,11 @@ class Watch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """How much sorts and groups may hold before they go to disk."""
+    """How much sorts, groups and the input of facets may hold before they go to disk."""
 
     sort_bytes: int
     group_bytes: int
+    facet_bytes: int
 
 
 class Execution:
@@ -61,6 +62,7 @@ class Execution:
         )
         if limits is not None:
             self._run.sort_bytes, self._run.group_bytes = limits.sort_bytes, limits.group_bytes
+            self._run.facet_bytes = limits.facet_bytes
         self._batches: Iterator[Batch | None] | None = None
         self._batch: Batch | None = None
         self._left: RowBlock | list[bytes] = []

@@ -36,7 +36,7 @@ class Spool:
             return
         self._batches.append(batch)
         self._bytes += sum(len(raw) for raw in batch.raws())
-        if self._bytes <= self._run.memory_bytes_max:
+        if self._bytes <= (self._run.facet_bytes_max if self._run.allow_disk_use else self._run.memory_bytes_max):
             return
         if not self._run.allow_disk_use:
             raise QueryExceededMemoryLimitNoDiskUseAllowed(

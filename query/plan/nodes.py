@@ -39,11 +39,17 @@ class Run:
     """Set by a scan that waits at the end of its collection for more to come in."""
     sort_bytes: int | None = None
     group_bytes: int | None = None
+    facet_bytes: int | None = None
 
     @property
     def sort_bytes_max(self) -> int:
         """How much a sort may hold."""
         return self.memory_bytes_max if self.sort_bytes is None else self.sort_bytes
+
+    @property
+    def facet_bytes_max(self) -> int:
+        """How much of its input a `$facet` may hold before it goes to disk."""
+        return self.memory_bytes_max if self.facet_bytes is None else self.facet_bytes
 
     @property
     def group_bytes_max(self) -> int:

@@ -220,6 +220,7 @@ _SERVER_PARAMETERS: Final[Document] = {
 _SET_BY_PARAMETER: Final = (
     "internalDocumentSourceGroupMaxMemoryBytes",
     "internalQueryMaxBlockingSortMemoryUsageBytes",
+    "internalQueryFacetBufferSizeBytes",
 )
 
 

@@ -298,6 +298,7 @@ def execution_of(services: Services, read: Read) -> Execution:
         limits=MemoryLimits(
             int(services.parameters["internalQueryMaxBlockingSortMemoryUsageBytes"]),
             int(services.parameters["internalDocumentSourceGroupMaxMemoryBytes"]),
+            int(services.parameters["internalQueryFacetBufferSizeBytes"]),
         ),
     )
 

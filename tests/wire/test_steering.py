@@ -155,3 +155,34 @@ def test_every_server_has_its_own_collections(own: MongoClient[Document]) -> Non
     version = own["admin"]["system.version"].find_one({"_id": "featureCompatibilityVersion"})
     assert version == {"_id": "featureCompatibilityVersion", "version": "8.2"}
     assert own["local"]["startup_log"].count_documents({}) == 1
+
+
+def test_what_sorts_and_groups_may_hold_is_a_parameter(own: MongoClient[Document]) -> None:
+    own["test"]["rows"].insert_many([{"_id": number, "text": "x" * 100} for number in range(500)])
+
+    def spills(stage: Document) -> list[bool]:
+        command = {"aggregate": "rows", "pipeline": [stage], "cursor": {}}
+        shown = own["test"].command("explain", command, verbosity="executionStats")
+        return _values_of(shown, "usedDisk")
+
+    sort: Document = {"$sort": {"text": 1}}
+    group: Document = {"$group": {"_id": "$_id", "all": {"$push": "$text"}}}
+    assert not any(spills(sort) + spills(group))
+    limits = {
+        "internalQueryMaxBlockingSortMemoryUsageBytes": 10_000,
+        "internalDocumentSourceGroupMaxMemoryBytes": 10_000,
+    }
+    own.admin.command("setParameter", 1, **limits)
+    assert any(spills(sort))
+    assert any(spills(group))
+    shown = own["test"].command("explain", {"find": "rows"})["serverParameters"]
+    assert {name: shown[name] for name in limits} == limits
+
+
+def _values_of(shown: Any, name: str) -> list[Any]:
+    if isinstance(shown, list):
+        return [value for one in shown for value in _values_of(one, name)]
+    if isinstance(shown, dict):
+        inner = [value for key, one in shown.items() if key != name for value in _values_of(one, name)]
+        return inner + ([shown[name]] if name in shown else [])
+    return []
