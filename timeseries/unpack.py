@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 from bson import DatetimeMS
+from numpy.typing import NDArray
 
 from ..common.errors import error_for
 from ..common.values import MISSING, Document, decode
@@ -30,6 +31,7 @@ _TURNS_MAX: Final = 16
 
 End = Literal["newest", "oldest"]
 Predicate = Callable[[Document], bool]
+Mask = NDArray[np.bool_]
 
 
 class BucketBatch(Batch):
@@ -159,9 +161,11 @@ class UnpackBuckets(PlanNode):
             if self._edge is not None:
                 return [self._edges(buckets, newest=self._edge == "newest")]
             if self._columnar:
-                told, buckets = self._told(buckets)
+                told, buckets, passes = self._told(buckets, self._pass_whole(buckets))
                 return told + [
-                    batch for some, whole in self._by_whole(buckets) for batch in self._filtered(some, matches, whole)
+                    batch
+                    for some, whole in self._by_whole(buckets, passes)
+                    for batch in self._filtered(some, matches, whole)
                 ]
             if self._tested is not None and not self._singly:
                 picked = self._picked(buckets, self._tested)
@@ -249,42 +253,44 @@ class UnpackBuckets(PlanNode):
         """The name of the meta field, where it is wanted."""
         return self._meta_field if self._include is None or self._meta_field in self._include else None
 
-    def _by_whole(self, buckets: Sequence[bytes]) -> Sequence[tuple[Sequence[bytes], bool]]:
-        """The buckets in their order, and whether all measurements of these pass the filter, as control says."""
+    def _pass_whole(self, buckets: Sequence[bytes]) -> Mask:
+        """The buckets of which all measurements pass the filter, as control says."""
+        if self._event_filter is None:
+            return np.ones(len(buckets), dtype=np.bool_)
+        if self._whole_sieve is None:
+            return np.zeros(len(buckets), dtype=np.bool_)
+        passes: Mask = np.frombuffer(self._whole_sieve.verdicts(list(buckets)), dtype=np.uint8) == 1
+        return passes
+
+    def _by_whole(self, buckets: Sequence[bytes], verdicts: Mask) -> Sequence[tuple[Sequence[bytes], bool]]:
+        """The buckets in their order, those beside each other together that pass whole or do not."""
         if not buckets:
             return []
-        if self._whole_sieve is None:
-            return [(buckets, self._event_filter is None)]
-        verdicts = np.frombuffer(self._whole_sieve.verdicts(list(buckets)), dtype=np.uint8) == 1
         borders = np.flatnonzero(verdicts[1:] != verdicts[:-1]) + 1
         if len(borders) > _TURNS_MAX:
             return [(buckets, bool(verdicts.all()))]
         edges = [0, *borders.tolist(), len(buckets)]
         return [(buckets[start:stop], bool(verdicts[start])) for start, stop in pairwise(edges)]
 
-    def _told(self, buckets: Sequence[bytes]) -> tuple[list[Batch], Sequence[bytes]]:
-        """What the totals of buckets tell that pass the filter whole, and the buckets that are left."""
-        if self._totals is None or (self._event_filter is not None and self._whole_sieve is None):
-            return [], buckets
-        whole = np.ones(len(buckets), dtype=np.bool_)
-        if self._whole_sieve is not None:
-            whole = np.frombuffer(self._whole_sieve.verdicts(list(buckets)), dtype=np.uint8) == 1
+    def _told(self, buckets: Sequence[bytes], passes: Mask) -> tuple[list[Batch], Sequence[bytes], Mask]:
+        """What the totals of buckets tell that pass the filter whole, the buckets that are left, and which of these pass."""
+        if self._totals is None or not passes.any():
+            return [], buckets, passes
         wanted = self._totals
         fields = list(wanted.sums), list(wanted.least), list(wanted.greatest)
-        asked = [bucket for bucket, one in zip(buckets, whole.tolist(), strict=True) if one]
-        if not asked:
-            return [], buckets
+        asked = _those(buckets, passes)
         totals = BucketTotals(asked, self._time_field, *fields)
         tells = totals.fits
         same = wanted.within(totals.time_bounds)
         if same is not None:
             tells &= same
+        if not tells.any():
+            return [], buckets, passes
+        left = ~passes
         if not tells.all():
-            asked = [bucket for bucket, one in zip(asked, tells.tolist(), strict=True) if one]
-            if not asked:
-                return [], buckets
+            asked = _those(asked, tells)
             totals = BucketTotals(asked, self._time_field, *fields)
-            whole[np.flatnonzero(whole)[~tells]] = False
+            left[np.flatnonzero(passes)[~tells]] = True
         self.buckets -= len(asked)
         batch = ToldBatch(
             totals,
@@ -292,9 +298,7 @@ class UnpackBuckets(PlanNode):
             self._time_field,
             partial(self._columns, asked, self._own_columns),
         )
-        if whole.all():
-            return [batch], []
-        return [batch], [bucket for bucket, one in zip(buckets, whole.tolist(), strict=True) if not one]
+        return [batch], _those(buckets, left), passes[left]
 
     def _filtered(self, buckets: Sequence[bytes], matches: Predicate | None, whole: bool) -> list[ColumnBatch]:
         """The measurements that pass, as columns."""
@@ -334,3 +338,7 @@ class UnpackBuckets(PlanNode):
             return rows
         kept = [position for position, document in enumerate(rows.documents()) if matches(document)]
         return rows if len(kept) == len(rows) else rows.select(kept)
+
+
+def _those(buckets: Sequence[bytes], mask: Mask) -> list[bytes]:
+    return [bucket for bucket, one in zip(buckets, mask.tolist(), strict=True) if one]

@@ -9,8 +9,10 @@ import numpy as np
 from ..columns.arranged import Arranged, arranged, gathered, partition_codes
 from ..columns.batch import ColumnBatch
 from ..columns.keys import KeyPart
+from ..columns.operands import Unfit
 from ..columns.top import column_at
 from ..plan.batches import Batch
+from ..plan.nodes import NodeStats
 from ..sort import SortPattern
 from .window_columns import ArrayFunction, Rows, WindowRows
 from .window_frames import Frame
@@ -114,6 +116,32 @@ class ColumnGathering(Generic[Plan]):
             return
         self.plan = None
         self._ahead.append(batch)
+
+    def through(
+        self,
+        compute: Callable[[Plan, list[ColumnBatch]], Generator[None, None, Arranged]],
+        stats: NodeStats,
+        *,
+        gives_columns: bool,
+    ) -> Generator[Batch | None, None, bool]:
+        """Take the batches and hand on what columns make of them; false, and nothing handed on, where rows have to.
+
+        Args:
+            gives_columns: whether who comes next looks at columns.
+        """
+        yield from self.gather()
+        if self.plan is None:
+            return False
+        try:
+            made = yield from compute(self.plan, self.held)
+        except Unfit:
+            return False
+        for part in made.parts(PART_ROWS):
+            stats.advanced += len(part)
+            yield part if gives_columns else part.as_rows()
+            yield None
+        stats.eof = True
+        return True
 
     def batches(self) -> Iterator[Batch | None]:
         """All that was held, and all that is left of the source."""

@@ -15,14 +15,13 @@ from ...common.ordering import Collator, compare, order_key
 from ...common.paths import get_path
 from ...common.values import MISSING, Document, is_string, type_name
 from ..columns.densified import ColumnDensify
-from ..columns.operands import Unfit
 from ..expression import calendar
 from ..expression.arithmetic import add, to_decimal
 from ..expression.calendar import UNITS, UTC_ZONE
 from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
 from .base import Fields, PipelineContext, Stage, StageNode, StageParser, joined
-from .column_stages import PART_ROWS, ColumnGathering
+from .column_stages import ColumnGathering
 from .reshape import replaced
 from .spool import OrderedRows
 
@@ -221,21 +220,11 @@ class _DensifyNode(StageNode):
         assert isinstance(stage, Densify)
         source = self.inputs[0].batches(run)
         gathering = ColumnGathering(stage.over_columns, source, run.memory_bytes_max)
-        yield from gathering.gather()
-        if gathering.plan is not None:
-            try:
-                made = yield from gathering.plan.rows(gathering.held)
-            except Unfit:
-                # Nothing has gone out yet.
-                pass
-            else:
-                for part in made.parts(PART_ROWS):
-                    self.stats.advanced += len(part)
-                    yield part if stage.gives_columns else part.as_rows()
-                    yield None
-                self.stats.eof = True
-                return
-        yield from self._by_rows(gathering.batches(), run)
+        done = yield from gathering.through(
+            lambda plan, held: plan.rows(held), self.stats, gives_columns=stage.gives_columns
+        )
+        if not done:
+            yield from self._by_rows(gathering.batches(), run)
 
     def _by_rows(self, source: Iterator[Batch | None], run: Run) -> Iterator[Batch | None]:
         stage = self.of

@@ -13,13 +13,12 @@ from ...common.values import MISSING, Document, decode, encode, is_string, type_
 from ..accumulators.base import Accumulator
 from ..accumulators.parse import parse_accumulator
 from ..columns.keys import key_parts
-from ..columns.operands import Unfit
 from ..expression.base import Constant, Expression, FieldPath
 from ..plan.batches import Batch, RowBatch
 from ..plan.nodes import PlanNode, Run
 from ..sort import Sorter, SortPattern, parse_sort
 from .base import Fields, PipelineContext, Stage, StageNode, StageParser, joined
-from .column_stages import PART_ROWS, ColumnGathering, ColumnWindows, can_arrange
+from .column_stages import ColumnGathering, ColumnWindows, can_arrange
 from .moments import Covariance, SlidingDeviation
 from .reshape import STAGES as RESHAPING
 from .reshape import replaced
@@ -282,21 +281,11 @@ class _WindowNode(StageNode):
         assert isinstance(stage, SetWindowFields)
         source = self.inputs[0].batches(run)
         gathering = ColumnGathering(stage.over_columns, source, run.memory_bytes_max)
-        yield from gathering.gather()
-        if gathering.plan is not None:
-            try:
-                made = yield from gathering.plan.rows(gathering.held, run.variables)
-            except Unfit:
-                # Nothing has gone out yet.
-                pass
-            else:
-                for part in made.parts(PART_ROWS):
-                    self.stats.advanced += len(part)
-                    yield part if stage.gives_columns else part.as_rows()
-                    yield None
-                self.stats.eof = True
-                return
-        yield from self._by_rows(gathering.batches(), run)
+        done = yield from gathering.through(
+            lambda plan, held: plan.rows(held, run.variables), self.stats, gives_columns=stage.gives_columns
+        )
+        if not done:
+            yield from self._by_rows(gathering.batches(), run)
 
     def _by_rows(self, source: Iterator[Batch | None], run: Run) -> Iterator[Batch | None]:
         stage = self.of
